@@ -1,0 +1,43 @@
+// Chat templates: a small Jinja interpreter that knows which bytes came from outside.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
+#include "text/tokenizer.h"
+
+namespace banter::text {
+
+using Json = nlohmann::ordered_json;
+
+/** Everything a template may read. */
+struct TemplateInput {
+  Json messages = Json::array();      // [{"role": …, "content": …, …}]; outside text, never trusted
+  bool add_generation_prompt = true;
+  Json extra = Json::object();        // further variables: tools, documents, enable_thinking, date_string, …
+  std::string bos_token, eos_token;   // trusted; empty = undefined (None)
+  bool has_bos = true, has_eos = true;
+  int64_t now_unix_seconds = 0;       // for strftime_now, local time as UTC; 0 = the system clock
+};
+
+/** A parsed template. Immutable: any number of threads may render it. */
+class ChatTemplate {
+ public:
+  /** Parses. Errors: BANTER_ERROR_TEMPLATE, with line and what was expected. */
+  static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source);
+  virtual ~ChatTemplate() = default;
+  /** Renders to segments; text that stems from messages or extra is untrusted, the template's own text is trusted.
+   *  Errors: BANTER_ERROR_TEMPLATE (raise_exception's message, or what failed and in which line). Work, depth and
+   *  output size are bounded, so a hostile template ends in an error. */
+  virtual Result<std::vector<Segment>> render(const TemplateInput& input) const = 0;
+};
+
+/** Concatenated text of segments. */
+std::string join(const std::vector<Segment>& segments);
+
+}  // namespace banter::text
