@@ -1,0 +1,94 @@
+// One slab of fixed-size pages with reference counts: the KV cache of all characters of a model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/backend.h"
+
+namespace banter::kv {
+
+using PageId = int32_t;
+inline constexpr PageId kNoPage = -1;
+
+/** Layers that cache alike. `window` 0: full attention; else only the newest `window` positions are ever read. */
+struct GroupSpec {
+  ops::KvType type = ops::KvType::kF16;
+  int32_t layers = 0, kv_heads = 0, head_dim = 0;
+  int32_t window = 0;
+};
+
+/** Page geometry for groups so that all pages have the same stride and little of it is padding: page_tokens is a
+ *  multiple of 16, at least 16. */
+std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups);
+
+/** The pool. Used by the engine thread only; statistics getters too. */
+class PagePool {
+ public:
+  /** Allocates a slab of budget_bytes / stride pages from the backend, which must outlive the pool.
+   *  Errors: OUT_OF_MEMORY, BUDGET_EXCEEDED when not even one page per group fits. */
+  static Result<std::unique_ptr<PagePool>> create(ops::Backend& backend, std::vector<GroupSpec> groups, size_t budget_bytes);
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  /** A page with one reference, or kNoPage. O(1). */
+  PageId allocate();
+  void retain(PageId page);
+  void release(PageId page);  // kNoPage is a no-op
+  int32_t references(PageId page) const { return references_[static_cast<size_t>(page)]; }
+
+  std::span<const GroupSpec> groups() const { return groups_; }
+  const ops::KvPages& pages(int32_t group) const { return views_[static_cast<size_t>(group)]; }
+  int32_t total_pages() const { return static_cast<int32_t>(references_.size()); }
+  int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
+  size_t page_stride() const { return views_[0].page_stride; }
+  /** Pages that a sequence of `tokens` tokens needs in all groups together, were it prefilled in chunks of `chunk`. */
+  int32_t pages_for(int32_t tokens, int32_t chunk) const;
+
+ private:
+  PagePool() = default;
+  ops::Backend* backend_ = nullptr;
+  std::byte* slab_ = nullptr;
+  std::vector<GroupSpec> groups_;
+  std::vector<ops::KvPages> views_;
+  std::vector<int32_t> references_;
+  std::vector<PageId> free_;
+};
+
+/** One sequence's page tables, a table per group. Move-only; returns its pages when destroyed. */
+class SequenceCache {
+ public:
+  /** @param max_tokens  longest this sequence can get: tables are sized once, reserve() does not allocate memory */
+  SequenceCache(PagePool& pool, int32_t max_tokens);
+  ~SequenceCache();
+  SequenceCache(SequenceCache&&) noexcept;
+  SequenceCache& operator=(SequenceCache&&) noexcept;
+
+  /** Makes positions [length, length + tokens) writable, all or nothing. Errors: KV_POOL_EXHAUSTED, CONTEXT_FULL. */
+  Result<void> reserve(int32_t tokens);
+  /** The reserved tokens have been computed; then releases pages that lie wholly behind a sliding window. */
+  void advance(int32_t tokens);
+  /** Forgets positions from `length` on. A sliding-window group cannot grow back: after its pages were released, only
+   *  lengths ≥ oldest_restorable() can be kept, anything below becomes 0 (the sequence must be prefilled again).
+   *  Returns the length kept. */
+  int32_t truncate(int32_t length);
+  int32_t oldest_restorable() const;
+  void clear() { truncate(0); }
+
+  int32_t length() const { return length_; }
+  int32_t max_tokens() const { return max_tokens_; }
+  std::span<const PageId> table(int32_t group) const { return tables_[static_cast<size_t>(group)]; }
+
+ private:
+  PagePool* pool_;
+  int32_t length_ = 0;
+  int32_t max_tokens_ = 0;
+  std::vector<std::vector<PageId>> tables_;
+  std::vector<int32_t> first_live_;  // per group: index of the first page still held
+};
+
+}  // namespace banter::kv

@@ -1,0 +1,32 @@
+// What one step computes: chunks of sequences, packed by the scheduler.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kv/page_pool.h"
+
+namespace banter::model {
+
+using TokenId = int32_t;
+
+enum class LogitRows : uint8_t { kNone, kLast, kAll };
+
+/** The next tokens of one sequence: one for decode, several for prefill. Positions start at cache->length(). */
+struct Chunk {
+  kv::SequenceCache* cache = nullptr;  // reserve()d for these tokens
+  std::span<const TokenId> tokens;
+  LogitRows logits = LogitRows::kLast;
+};
+
+struct Batch {
+  std::vector<Chunk> chunks;
+  int32_t rows() const {
+    size_t n = 0;
+    for (const Chunk& c : chunks) n += c.tokens.size();
+    return static_cast<int32_t>(n);
+  }
+};
+
+}  // namespace banter::model

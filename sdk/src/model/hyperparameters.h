@@ -1,0 +1,39 @@
+// Shapes and switches of a decoder-only transformer, read and checked from metadata.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/gguf.h"
+#include "ops/backend.h"
+
+namespace banter::model {
+
+/** What distinguishes one layer. */
+struct LayerKind {
+  int32_t window = 0;     // sliding window, 0 = full attention
+  int32_t rope = 0;       // index into Hyperparameters::ropes; -1 = none
+  int32_t kv_group = 0;
+  int32_t kv_layer = 0;   // index within its KV group
+};
+
+struct Hyperparameters {
+  std::string architecture;
+  int32_t vocabulary = 0, embedding = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, feed_forward = 0;
+  int32_t trained_context = 0;
+  float norm_epsilon = 1e-5f;
+  float embedding_scale = 1.0f;
+  float attention_scale = 0.0f;
+  float attention_softcap = 0.0f, logit_softcap = 0.0f;
+  ops::Activation activation = ops::Activation::kSilu;
+  bool qkv_bias = false, qk_norm = false, post_norms = false, fused_qkv = false, fused_gate_up = false;
+  std::vector<ops::RopeSpec> ropes;
+  std::vector<LayerKind> layer_kinds;   // [layers]
+};
+
+/** @param context_length  tokens of one sequence as configured: chooses Phi-3's long or short factors, sizes ropes */
+Result<Hyperparameters> read_hyperparameters(const formats::Gguf& file, int32_t context_length);
+
+}  // namespace banter::model

@@ -1,0 +1,64 @@
+// A language model: hyper-parameters, tokenizer, weights on a backend, and the forward pass as a sequence of ops.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/gguf.h"
+#include "kv/page_pool.h"
+#include "model/batch.h"
+#include "model/hyperparameters.h"
+#include "ops/backend.h"
+#include "text/tokenizer.h"
+
+namespace banter::model {
+
+struct LoadOptions {
+  int32_t context_length = 0;    // most tokens of one sequence; 0 = the model's own, at most 8192
+  int32_t max_rows = 512;        // rows of one batch
+  int32_t max_logit_rows = 64;   // rows of one batch that want logits
+};
+
+/** Told the fraction loaded, [0, 1]; returns false to give up (CANCELLED). */
+using LoadProgress = std::function<bool(float fraction)>;
+
+/** Weights, tokenizer and forward pass. Owned and called by the engine thread; getters are immutable after load. */
+class Model {
+ public:
+  /** Loads everything from `file` onto `backend`, which must outlive the model; `file` may be closed afterwards.
+   *  Errors: UNSUPPORTED_ARCHITECTURE, UNSUPPORTED_TYPE, MISSING_TENSOR, CORRUPT (each naming what), OUT_OF_MEMORY, CANCELLED. */
+  static Result<std::unique_ptr<Model>> load(const formats::Gguf& file, ops::Backend& backend, const LoadOptions& options,
+                                             const LoadProgress& progress);
+  ~Model();
+
+  const Hyperparameters& hyperparameters() const;
+  const text::Tokenizer& tokenizer() const;
+  /** The model's Jinja chat template; empty when it has none. */
+  const std::string& chat_template() const;
+  const std::string& display_name() const;  // general.name, or the architecture
+  int32_t context_length() const;
+  int32_t max_rows() const;
+  int32_t max_logit_rows() const;
+  /** Bytes the weights occupy on the backend. */
+  size_t weight_bytes() const;
+  /** How this model's layers cache, for PagePool::create. */
+  std::vector<kv::GroupSpec> kv_groups() const;
+  ops::Backend& backend() const;
+
+  /** Runs one step and advances each chunk's cache. Returns host logits [logit rows][vocabulary], in chunk order,
+   *  valid until the next call. No allocation in the steady state.
+   *  Errors: INVALID_ARGUMENT (too many rows, token out of range), BACKEND. */
+  Result<std::span<float>> forward(const kv::PagePool& pool, const Batch& batch);
+
+ private:
+  Model();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace banter::model

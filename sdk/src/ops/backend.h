@@ -1,0 +1,221 @@
+// The Backend interface: everything a model needs from a compute device, about a dozen fused ops over raw pointers.
+//
+// A backend supplies memory, keeps weights in a layout of its own, and runs ops in the order they are called. Pointers
+// in op parameters are memory of that backend (allocate(), upload_vector()); host code never dereferences them unless
+// is_host_memory(). Ops return nothing: a backend remembers its first failure and reports it from end_step(), so a device
+// may run asynchronously. One thread (the engine thread) calls a backend.
+//
+// Order of a step:   begin_step(step) → ops … → end_step()
+//
+// Every op must be batch-invariant: a row's result is bit-equal whatever other rows share the call, however rows are
+// cut into calls, and whatever the number of threads. So: a fixed reduction order per row, never split by batch size.
+//
+// To add a backend: implement this interface, run tests/ops and tests/model against it (they are parametrised by
+// backend), and state in each kernel's header the bytes it must move.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/tensor_type.h"
+
+namespace banter::ops {
+
+using formats::TensorType;
+
+inline constexpr int kMaxKvGroups = 4;
+
+/** How cached keys and values are stored. */
+enum class KvType : uint8_t { kF16 };
+
+/** Bytes of one head's K (or V) vector of one token. */
+inline size_t kv_vector_bytes(KvType, int32_t head_dim) { return static_cast<size_t>(head_dim) * 2; }
+
+/** What one page of a KV group holds: [layers][K, V][kv_heads][page_tokens][head_dim], tightly packed. */
+struct KvGeometry {
+  KvType type = KvType::kF16;
+  int32_t layers = 0;       // layers of this group
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;     // of K and of V
+  int32_t page_tokens = 0;  // a multiple of 16
+
+  size_t head_bytes() const { return kv_vector_bytes(type, head_dim) * static_cast<size_t>(page_tokens); }
+  size_t bytes_per_token() const { return kv_vector_bytes(type, head_dim) * 2 * static_cast<size_t>(layers) * kv_heads; }
+  size_t page_bytes() const { return bytes_per_token() * static_cast<size_t>(page_tokens); }
+  /** Offset in a page of the first token's vector of a head: `value` 0 = K, 1 = V. */
+  size_t offset(int32_t layer, int value, int32_t head) const {
+    return ((static_cast<size_t>(layer) * 2 + value) * kv_heads + head) * head_bytes();
+  }
+};
+
+/** A KV group in the pool's slab: page p starts at slab + p · page_stride. */
+struct KvPages {
+  std::byte* slab = nullptr;
+  size_t page_stride = 0;  // ≥ geometry.page_bytes(), a multiple of 64; equal for all groups of a pool
+  KvGeometry geometry;
+  int32_t group = 0;       // index into StepSequence::page_tables
+};
+
+/** A sequence's rows of this step. Token at position t of the sequence lives in page page_tables[group][t / page_tokens],
+ *  slot t % page_tokens; entries of pages already released by a sliding window are -1 and never touched. */
+struct StepSequence {
+  int32_t first_row = 0;
+  int32_t rows = 0;
+  int32_t position = 0;  // of its first row; the sequence's rows are consecutive positions
+  std::array<std::span<const int32_t>, kMaxKvGroups> page_tables;
+};
+
+/** All rows of one step: sequences packed one after another. Borrowed until end_step(). */
+struct Step {
+  std::span<const int32_t> tokens;     // [rows]
+  std::span<const int32_t> positions;  // [rows]
+  std::span<const StepSequence> sequences;
+  int32_t rows() const { return static_cast<int32_t>(tokens.size()); }
+};
+
+/** A weight matrix W [rows = out][cols = in] in a backend's own layout. */
+class Weight {
+ public:
+  virtual ~Weight() = default;
+  TensorType type = TensorType::kF32;
+  int64_t rows = 0, cols = 0;
+  size_t bytes = 0;  // that the backend holds for it
+};
+
+enum class WeightUse : uint8_t {
+  kLinear,     // matrix products only
+  kEmbedding,  // row look-ups only
+  kBoth,       // a tied embedding: look-ups, and the output head
+};
+
+/** Rotary embedding of one layer kind: pair k at position p turns by p · inverse_frequency[k].
+ *  Su et al. 2021, RoFormer; scaling variants are folded into the numbers by model/rope.h. */
+struct RopeSpec {
+  std::vector<double> inverse_frequency;  // [n_rot / 2]
+  float magnitude = 1.0f;                 // multiplies cos and sin (YaRN, longrope)
+  bool adjacent_pairs = false;            // pairs (2k, 2k+1) instead of (k, k + n_rot/2)
+  int32_t max_positions = 0;
+};
+class Rope {
+ public:
+  virtual ~Rope() = default;
+};
+
+enum class Activation : uint8_t { kSilu, kGeluTanh };
+
+/** out[r] = table[token(r)] · scale.  out [rows][dim]. */
+struct EmbedParams {
+  const Weight* table;
+  float* out;
+  float scale = 1.0f;
+};
+
+/** residual += delta_norm ? rms(delta) · delta_norm : delta;   out = rms(residual) · norm.
+ *  rms(x) = x / sqrt(mean(x²) + epsilon) (Zhang & Sennrich 2019). `delta` null: nothing added. `out` null: no second part. */
+struct NormParams {
+  float* residual;                  // [rows][dim]
+  const float* delta = nullptr;     // [rows][dim]
+  const float* delta_norm = nullptr;  // [dim]
+  const float* norm = nullptr;      // [dim]
+  float* out = nullptr;             // [rows][dim]
+  int32_t rows = 0, dim = 0;
+  float epsilon = 1e-5f;
+};
+
+/** y[r] = W x[r] + bias for several weights that read the same x (Q, K and V): x is quantised once. */
+struct LinearTarget {
+  const Weight* weight;   // [out][in]
+  const float* bias = nullptr;  // [out]
+  float* y;               // [rows][out]
+};
+struct LinearParams {
+  const float* x;         // [rows][in]
+  int32_t rows = 0;
+  std::span<const LinearTarget> targets;
+};
+
+/** out = act(Wg x) ⊙ (Wu x).  x [rows][in], out [rows][ff]. */
+struct GatedParams {
+  const Weight* gate;
+  const Weight* up;
+  const float* x;
+  float* out;
+  int32_t rows = 0;
+  Activation activation = Activation::kSilu;
+};
+
+/** Per head: q = rope(norm(q)), k = rope(norm(k)); then k and v go to the cache at each row's position. */
+struct RopeKvParams {
+  float* q;               // [rows][heads][head_dim], in place
+  const float* k;         // [rows][kv_heads][head_dim]
+  const float* v;         // [rows][kv_heads][head_dim]
+  const float* q_norm = nullptr;  // [head_dim], RMS norm weights
+  const float* k_norm = nullptr;
+  float epsilon = 1e-5f;
+  const Rope* rope = nullptr;     // null: no rotation
+  int32_t heads = 0;
+  const KvPages* kv = nullptr;
+  int32_t layer = 0;      // within the KV group
+};
+
+/** out[r][h] = softmax(softcap(scale · q·K)) V over positions (p − window, p] (window 0: [0, p]) of the row's sequence.
+ *  Grouped queries: head h reads KV head h / (heads / kv_heads). softcap(x) = c · tanh(x / c), c = 0: off. */
+struct AttentionParams {
+  const float* q;         // [rows][heads][head_dim]
+  float* out;             // [rows][heads][head_dim]
+  int32_t heads = 0;
+  const KvPages* kv = nullptr;
+  int32_t layer = 0;
+  int32_t window = 0;     // positions visible to a row, itself included; 0 = all
+  float scale = 1.0f;
+  float softcap = 0.0f;
+};
+
+/** logits[i] = softcap(W x[row_indices[i]]).  x [rows][dim], logits [row_indices.size()][vocabulary]. */
+struct LogitsParams {
+  const Weight* head;
+  const float* x;
+  std::span<const int32_t> row_indices;  // host memory
+  float* logits;
+  float softcap = 0.0f;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /** "reference", "cpu/avx512-vnni", … */
+  virtual const std::string& name() const = 0;
+
+  /** Memory of the device, 64-byte aligned, contents undefined. OUT_OF_MEMORY says how much was asked. */
+  virtual Result<void*> allocate(size_t bytes) = 0;
+  virtual void deallocate(void* memory) = 0;
+  /** True where host code may read and write allocate()d memory directly. */
+  virtual bool is_host_memory() const = 0;
+  virtual Result<void> copy_to_host(void* host, const void* device, size_t bytes) = 0;
+  virtual Result<void> copy_from_host(void* device, const void* host, size_t bytes) = 0;
+
+  /** Takes a matrix of `rows` × `cols` whose blocks stand in `data` in file layout (copied or repacked; `data` may go
+   *  afterwards). Errors: OUT_OF_MEMORY, UNSUPPORTED_TYPE. */
+  virtual Result<std::unique_ptr<Weight>> upload(TensorType type, int64_t rows, int64_t cols, std::span<const std::byte> data,
+                                                 WeightUse use) = 0;
+  virtual Result<std::unique_ptr<Rope>> create_rope(RopeSpec spec) = 0;
+
+  virtual void begin_step(const Step& step) = 0;
+  virtual void embed(const EmbedParams& params) = 0;
+  virtual void norm(const NormParams& params) = 0;
+  virtual void linear(const LinearParams& params) = 0;
+  virtual void gated(const GatedParams& params) = 0;
+  virtual void rope_kv(const RopeKvParams& params) = 0;
+  virtual void attention(const AttentionParams& params) = 0;
+  virtual void logits(const LogitsParams& params) = 0;
+  /** Waits for the step's ops. OK, or the first failure since begin_step(). */
+  virtual Result<void> end_step() = 0;
+};
+
+}  // namespace banter::ops
