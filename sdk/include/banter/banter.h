@@ -1,0 +1,272 @@
+/** @file banter.h
+ *  Banter: talking characters for games, from inside the game's process.
+ *
+ *  A game creates an engine, loads a model, creates characters, and calls banter_poll() once a frame:
+ *
+ *      banter_engine* engine;   banter_engine_create(BANTER_API_VERSION, NULL, &engine);
+ *      banter_model* model;     banter_model_load(engine, &model_config, &model, NULL);
+ *      banter_npc* mira;        banter_npc_create(model, &npc_config, &mira);
+ *      banter_npc_say(mira, "Good evening!", BANTER_ZERO_TERMINATED, NULL, &request);
+ *      each frame:              banter_poll(engine, events, sizeof events[0], 32, &count);
+ *
+ *  banter_npc_say(), banter_model_complete(), banter_cancel() and banter_poll() are made for the game thread: they take
+ *  no lock, allocate nothing, and make no system call except to wake a sleeping engine. No callback of the game ever
+ *  runs on their account. Every request ends with exactly one terminal event (MODEL_READY, DONE, CANCELLED, FAILED).
+ *
+ *  Handles may be used from any thread. A handle must not be used after the call that destroys it; destroying a model
+ *  ends its characters' requests, destroying an engine ends everything in it. */
+#ifndef BANTER_H
+#define BANTER_H
+
+#include "banter/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------ library */
+
+/** The interface version that the library was built with.
+ *  @returns major << 16 | minor
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API uint32_t BANTER_CALL banter_api_version(void);
+
+/** The library's version, "0.1.0".
+ *  @returns a static string
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API const char* BANTER_CALL banter_version_string(void);
+
+/** The identifier of a result code, "BANTER_ERROR_BUSY".
+ *  @returns a static string; "BANTER_ERROR_UNKNOWN" for a code this version does not know
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API const char* BANTER_CALL banter_result_name(banter_result code);
+
+/** What went wrong in this thread's latest Banter call that failed: one sentence for people.
+ *  @returns zero-terminated UTF-8, borrowed until this thread's next Banter call; "" when nothing failed yet
+ *  Thread safety: any thread; each has its own message.
+ *  Since: 0.1.0 */
+BANTER_API const char* BANTER_CALL banter_last_error_message(void);
+
+/* ------------------------------------------------------------------ engine */
+
+/** Fills `config` with defaults and its size.
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_engine_config_init(banter_engine_config* config);
+
+/** Creates an engine and starts its thread. Returns at once: nothing is loaded yet.
+ *  @param api_version  BANTER_API_VERSION, as the caller was compiled
+ *  @param config       copied; NULL: defaults
+ *  @param out_engine   [out] NULL on failure; release with banter_engine_destroy()
+ *  @returns BANTER_OK, BANTER_ERROR_VERSION, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_UNSUPPORTED (backend),
+ *           BANTER_ERROR_OUT_OF_MEMORY
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_create(uint32_t api_version, const banter_engine_config* config,
+                                                          banter_engine** out_engine);
+
+/** Stops the engine and frees it with all its models and characters. Requests that are still running end without
+ * further events; poll them to their end first (banter_cancel()) where the terminal events matter. Bounded: waits for
+ * at most the step or the tensor in progress. NULL is a no-op. Thread safety: one thread, while no other uses the
+ * engine or its objects. Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_engine_destroy(banter_engine* engine);
+
+/** Takes waiting events, oldest first. Made for once a frame; never blocks.
+ *  @param events     [out] array of `capacity` elements, `stride` bytes apart
+ *  @param stride     sizeof(banter_event) as the caller was compiled; at least the size of version 0.1's struct
+ *  @param capacity   0 is allowed: only ends the life of the events of the previous poll
+ *  @param out_count  [out] events written
+ *  @returns BANTER_OK (also when there was nothing), BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY (another thread
+ * is polling) Thread safety: any thread, one at a time. Borrowed pointers of the previous poll end here. Since: 0.1.0
+ */
+BANTER_API banter_result BANTER_CALL banter_poll(banter_engine* engine, banter_event* events, size_t stride,
+                                                 uint32_t capacity, uint32_t* out_count);
+
+/** Sleeps until an event waits or the time is over. For tools and servers; a game thread polls instead.
+ *  @param timeout_ms  0: returns at once; UINT32_MAX: no limit
+ *  @returns BANTER_OK (an event waits), BANTER_ERROR_NOT_FOUND (none came in time), BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; blocks.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_wait(banter_engine* engine, uint32_t timeout_ms);
+
+/** Asks a request to end: queued, loading, in prefill or in decode. It ends with CANCELLED within one step, unless it
+ *  ended by itself before.
+ *  @returns BANTER_OK, BANTER_ERROR_NOT_FOUND (ended, or never was), BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_cancel(banter_engine* engine, banter_request_id request);
+
+/** Reads the engine's figures.
+ *  @param out_statistics  struct_size set by the caller
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks. Figures of different fields may be a step apart.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_get_statistics(banter_engine* engine,
+                                                                  banter_engine_statistics* out_statistics);
+
+/* ------------------------------------------------------------------ model */
+
+/** Fills `config` with defaults and its size.
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_model_config_init(banter_model_config* config);
+
+/** Starts to load a model on the engine thread. Characters may be created and spoken to at once; they wait for it.
+ *  Tells LOAD_PROGRESS, then MODEL_READY, FAILED or CANCELLED.
+ *  @param config       copied
+ *  @param out_model    [out] NULL on failure; release with banter_model_release(), also after FAILED
+ *  @param out_request  [out] names the load in events and for banter_cancel(); may be NULL
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY, BANTER_ERROR_OUT_OF_MEMORY
+ *  Thread safety: any thread; does not block on the load.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_model_load(banter_engine* engine, const banter_model_config* config,
+                                                       banter_model** out_model, banter_request_id* out_request);
+
+/** Unloads a model: ends its load or its characters' requests (CANCELLED), frees weights and KV pool on the engine
+ * thread. Its characters' handles stay valid until they are destroyed, their requests fail. NULL is a no-op. Thread
+ * safety: any thread; does not block. Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_model_release(banter_model* model);
+
+/** Facts about a model that is ready.
+ *  @param out_info  struct_size set by the caller
+ *  @returns BANTER_OK, BANTER_ERROR_STATE (not ready, or failed), BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_model_get_info(banter_model* model, banter_model_info* out_info);
+
+/** Tokenises text as a character's words are: control tokens spelled in it are ordinary text.
+ *  @param out_tokens  [out] `capacity` ids; NULL with capacity 0 to ask for the count
+ *  @param out_count   [out] tokens of the whole text, may exceed `capacity`
+ *  @returns BANTER_OK, BANTER_ERROR_STATE (model not ready), BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_OUT_OF_MEMORY
+ *  Thread safety: any thread; runs on the caller's thread and allocates.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_model_tokenize(banter_model* model, const char* text, size_t text_len,
+                                                           int32_t* out_tokens, size_t capacity, size_t* out_count);
+
+/** Continues a plain text, without a chat template and without a character.
+ *  @param text         the prompt; begin-of-text is added where the model asks for it
+ *  @param config       copied; NULL: defaults
+ *  @param out_request  [out] 0 on failure
+ *  @returns as banter_npc_say()
+ *  Thread safety: any thread; never blocks, allocates nothing.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_model_complete(banter_model* model, const char* text, size_t text_len,
+                                                           const banter_request_config* config,
+                                                           banter_request_id* out_request);
+
+/** Continues exactly these tokens; nothing is added.
+ *  @param tokens       `token_count` ids, at least one
+ *  @returns as banter_npc_say()
+ *  Thread safety: any thread; never blocks, allocates nothing.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_model_complete_tokens(banter_model* model, const int32_t* tokens,
+                                                                  size_t token_count,
+                                                                  const banter_request_config* config,
+                                                                  banter_request_id* out_request);
+
+/* ------------------------------------------------------------------ npc */
+
+/** Fills `config` with defaults and its size.
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_npc_config_init(banter_npc_config* config);
+/** Fills `config` with defaults and its size.
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_sampling_config_init(banter_sampling_config* config);
+/** Fills `config` with defaults and its size.
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_request_config_init(banter_request_config* config);
+
+/** Creates a character. The model may still be loading.
+ *  @param config   copied; NULL: no persona, defaults
+ *  @param out_npc  [out] NULL on failure; release with banter_npc_destroy()
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT (the message names the field), BANTER_ERROR_BUSY,
+ * BANTER_ERROR_OUT_OF_MEMORY Thread safety: any thread; does not block. Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_npc_create(banter_model* model, const banter_npc_config* config,
+                                                       banter_npc** out_npc);
+
+/** Ends a character: its running requests end with CANCELLED (their event's npc is the old handle: compare, do not
+ * use), its KV pages return to the pool. NULL is a no-op. Thread safety: any thread; does not block. Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_npc_destroy(banter_npc* npc);
+
+/** The player says something; the character replies in TEXT events, then DONE. Requests of one character run one after
+ *  another, in the order of the calls. A request that fails before its reply began leaves the conversation as it was.
+ *  @param text         what is said, 0 bytes allowed (the character speaks first or goes on); invalid UTF-8 is refused
+ *  @param config       copied; NULL: defaults
+ *  @param out_request  [out] 0 on failure; names the reply in events and for banter_cancel()
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY (poll and try again)
+ *  Thread safety: any thread; never blocks, allocates nothing.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_npc_say(banter_npc* npc, const char* text, size_t text_len,
+                                                    const banter_request_config* config,
+                                                    banter_request_id* out_request);
+
+/** Adds a turn to the conversation without asking for a reply: restored history, overheard words, stage directions.
+ *  Takes effect in the order of the calls on this character.
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY
+ *  Thread safety: any thread; never blocks, allocates nothing.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_npc_add_turn(banter_npc* npc, banter_role role, const char* text,
+                                                         size_t text_len);
+
+/** Forgets all turns; the persona stays. Takes effect in the order of the calls on this character.
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY
+ *  Thread safety: any thread; never blocks, allocates nothing.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_npc_reset(banter_npc* npc);
+
+/* ------------------------------------------------------------------ function table */
+
+/** Every function above, for hosts that load the library at run time. Append-only. */
+typedef struct banter_api {
+  uint32_t struct_size;
+  uint32_t version;
+  uint32_t(BANTER_CALL* api_version)(void);
+  const char*(BANTER_CALL* version_string)(void);
+  const char*(BANTER_CALL* result_name)(banter_result);
+  const char*(BANTER_CALL* last_error_message)(void);
+  void(BANTER_CALL* engine_config_init)(banter_engine_config*);
+  banter_result(BANTER_CALL* engine_create)(uint32_t, const banter_engine_config*, banter_engine**);
+  void(BANTER_CALL* engine_destroy)(banter_engine*);
+  banter_result(BANTER_CALL* poll)(banter_engine*, banter_event*, size_t, uint32_t, uint32_t*);
+  banter_result(BANTER_CALL* wait)(banter_engine*, uint32_t);
+  banter_result(BANTER_CALL* cancel)(banter_engine*, banter_request_id);
+  banter_result(BANTER_CALL* engine_get_statistics)(banter_engine*, banter_engine_statistics*);
+  void(BANTER_CALL* model_config_init)(banter_model_config*);
+  banter_result(BANTER_CALL* model_load)(banter_engine*, const banter_model_config*, banter_model**,
+                                         banter_request_id*);
+  void(BANTER_CALL* model_release)(banter_model*);
+  banter_result(BANTER_CALL* model_get_info)(banter_model*, banter_model_info*);
+  banter_result(BANTER_CALL* model_tokenize)(banter_model*, const char*, size_t, int32_t*, size_t, size_t*);
+  banter_result(BANTER_CALL* model_complete)(banter_model*, const char*, size_t, const banter_request_config*,
+                                             banter_request_id*);
+  banter_result(BANTER_CALL* model_complete_tokens)(banter_model*, const int32_t*, size_t, const banter_request_config*,
+                                                    banter_request_id*);
+  void(BANTER_CALL* npc_config_init)(banter_npc_config*);
+  void(BANTER_CALL* sampling_config_init)(banter_sampling_config*);
+  void(BANTER_CALL* request_config_init)(banter_request_config*);
+  banter_result(BANTER_CALL* npc_create)(banter_model*, const banter_npc_config*, banter_npc**);
+  void(BANTER_CALL* npc_destroy)(banter_npc*);
+  banter_result(BANTER_CALL* npc_say)(banter_npc*, const char*, size_t, const banter_request_config*,
+                                      banter_request_id*);
+  banter_result(BANTER_CALL* npc_add_turn)(banter_npc*, banter_role, const char*, size_t);
+  banter_result(BANTER_CALL* npc_reset)(banter_npc*);
+} banter_api;
+
+/** The function table: the one symbol a host that loads the library at run time needs.
+ *  @param version  BANTER_API_VERSION, as the caller was compiled
+ *  @returns a static table, or NULL when the major version differs
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API const banter_api* BANTER_CALL banter_get_api(uint32_t version);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,306 @@
+/** @file types.h
+ *  Handles, enumerations, configuration structs and events of the Banter C ABI.
+ *
+ *  Rules that hold for every struct here:
+ *  - A configuration struct starts with `struct_size`; fill it with its `_init` function, then change what you need.
+ *    The library reads no more than `struct_size` bytes, gives missing fields their defaults, and refuses unknown
+ *    non-zero bytes behind the fields that it knows. New fields are only ever added at the end.
+ *  - 0 (or NULL) in a field means "the default" unless its comment says otherwise.
+ *  - Everything that a call receives is copied before it returns.
+ *  - Strings are UTF-8 with explicit lengths; a length of BANTER_ZERO_TERMINATED means that the text ends with a zero.
+ */
+#ifndef BANTER_TYPES_H
+#define BANTER_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banter/platform.h"
+#include "banter/result.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Version of this interface: major << 16 | minor. A library refuses callers of another major. */
+#define BANTER_API_VERSION 0x00000001u
+
+/** Length that says: the text is zero-terminated. */
+#define BANTER_ZERO_TERMINATED ((size_t)-1)
+
+/** An engine: one inference thread, its workers, queues and budgets. Any number per process. */
+typedef struct banter_engine banter_engine;
+/** A model loaded into an engine: weights, tokenizer, chat template and the KV pool of its characters. */
+typedef struct banter_model banter_model;
+/** A character: one conversation with a model. */
+typedef struct banter_npc banter_npc;
+
+/** Names a request (a reply, a completion or a model load). Generation-tagged: never reused, never 0.
+ *  A stale id gives BANTER_ERROR_NOT_FOUND. */
+typedef uint64_t banter_request_id;
+
+/* ------------------------------------------------------------------ host services */
+
+/** Allocates `size` bytes aligned to `alignment` (a power of two), or returns NULL.
+ *  Called from any thread that calls Banter and from the engine's own threads; must be thread-safe. */
+typedef void*(BANTER_CALL* banter_alloc_fn)(size_t size, size_t alignment, void* user_data);
+/** Frees what banter_alloc_fn returned (never NULL). Threads: as banter_alloc_fn. */
+typedef void(BANTER_CALL* banter_free_fn)(void* memory, size_t size, size_t alignment, void* user_data);
+
+/** Severity of a log line. */
+typedef int32_t banter_log_level;
+enum { BANTER_LOG_DEBUG = 0, BANTER_LOG_INFO = 1, BANTER_LOG_WARNING = 2, BANTER_LOG_ERROR = 3 };
+
+/** Receives a log line (zero-terminated UTF-8, borrowed for the call). Called from the engine's threads and from
+ *  banter_engine_create(); must not call Banter. */
+typedef void(BANTER_CALL* banter_log_fn)(banter_log_level level, const char* message, void* user_data);
+
+/** Model bytes from the host's own file system (pak files, res://). All functions are called on the engine thread only,
+ *  between open() and close() of one load; they may block. */
+typedef struct banter_io {
+  uint32_t struct_size;
+  uint32_t flags; /**< Reserved, 0. */
+  /** Opens a file by the name given in banter_model_config::path (split models: also its siblings). Stores a handle.
+   *  Returns BANTER_OK, BANTER_ERROR_FILE_NOT_FOUND or BANTER_ERROR_IO. */
+  banter_result(BANTER_CALL* open)(const char* path, void** out_file, void* user_data);
+  /** Size of the file in bytes. */
+  uint64_t(BANTER_CALL* size)(void* file, void* user_data);
+  /** Reads exactly `bytes` bytes at `offset` into `buffer`; BANTER_OK or BANTER_ERROR_IO. */
+  banter_result(BANTER_CALL* read_at)(void* file, uint64_t offset, void* buffer, size_t bytes, void* user_data);
+  void(BANTER_CALL* close)(void* file, void* user_data);
+  void* user_data;
+} banter_io;
+
+/* ------------------------------------------------------------------ engine */
+
+/** Which device computes. */
+typedef int32_t banter_backend;
+enum {
+  BANTER_BACKEND_AUTO = 0, /**< The fastest that works here. */
+  BANTER_BACKEND_CPU = 1,
+  BANTER_BACKEND_REFERENCE = 2 /**< Plain float32 loops: slow, for checking. */
+};
+
+/** What an engine may use of the machine. See banter_engine_config_init(). */
+typedef struct banter_engine_config {
+  uint32_t struct_size;
+  uint32_t flags; /**< BANTER_ENGINE_… bits. */
+  banter_backend backend;
+  int32_t thread_count; /**< Threads that compute, the engine thread included. 0: physical cores, less two for the game
+                           where there are more than four. */
+  uint64_t affinity_mask;       /**< Bit i: logical CPU i may be used. 0: any. */
+  uint64_t memory_budget_bytes; /**< Weights and KV pools of all models together. 0: no limit but the machine's. */
+  uint32_t max_requests;        /**< Requests that may be queued or running at once, 1 to 65536. 0: 256. */
+  uint32_t max_events;          /**< Events that may wait for a poll, 16 to 1048576. 0: 4096. */
+  uint64_t text_buffer_bytes;   /**< Storage for request text that the engine has not read yet. 0: 1 MiB. */
+  int32_t step_tokens;          /**< Most tokens that one step computes, 1 to 4096. 0: 256. */
+  uint32_t reserved0;           /**< 0. */
+  banter_alloc_fn alloc;        /**< NULL: the C library's. Give both or neither. */
+  banter_free_fn free;
+  void* alloc_user_data;
+  banter_log_fn log; /**< NULL: silent. */
+  void* log_user_data;
+} banter_engine_config;
+
+/** Bits of banter_engine_config::flags. */
+enum {
+  BANTER_ENGINE_NORMAL_PRIORITY = 1, /**< Do not lower the priority of the engine's threads. */
+  BANTER_ENGINE_VALIDATE = 2         /**< Log every refused argument by name. */
+};
+
+/** Figures of an engine since its creation; see banter_engine_get_statistics(). */
+typedef struct banter_engine_statistics {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t steps;          /**< Batches computed. */
+  uint64_t prefill_tokens; /**< Prompt tokens computed. */
+  uint64_t decode_tokens;  /**< Reply tokens computed. */
+  uint64_t requests_submitted;
+  uint64_t requests_finished; /**< Ended with DONE, CANCELLED or FAILED. */
+  uint32_t requests_active;   /**< Queued or running now. */
+  uint32_t models_loaded;
+  uint64_t weight_bytes;
+  uint64_t kv_bytes_total; /**< KV pools of all models. */
+  uint64_t kv_bytes_used;
+  uint64_t busy_microseconds; /**< Time the engine thread spent computing. */
+  uint64_t events_delayed;    /**< Times the engine waited for a poll because the event queue was full. */
+} banter_engine_statistics;
+
+/* ------------------------------------------------------------------ model */
+
+/** Where a model comes from and how much it may hold. See banter_model_config_init(). */
+typedef struct banter_model_config {
+  uint32_t struct_size;
+  uint32_t flags;   /**< Reserved, 0. */
+  const char* path; /**< Path of a GGUF file (UTF-8), or the name that `io` understands. */
+  size_t path_len;
+  const void* memory; /**< Instead of a path: the whole file in memory, which must stay until MODEL_READY, FAILED or
+                         CANCELLED. */
+  uint64_t memory_bytes;
+  const banter_io* io;       /**< Read `path` through these callbacks; NULL: the file system. */
+  const char* chat_template; /**< Jinja text used instead of the model's own; NULL: the model's. */
+  size_t chat_template_len;
+  uint32_t context_tokens;  /**< Most tokens of one conversation. 0: the model's own, at most 8192. */
+  uint32_t reserved0;       /**< 0. */
+  uint64_t kv_budget_bytes; /**< Size of the KV pool. 0: enough for eight full conversations, at most 1 GiB. */
+  void* user_data;          /**< Comes back in this model's events. */
+} banter_model_config;
+
+/** Facts about a loaded model; see banter_model_get_info(). Strings are borrowed until the model is released. */
+typedef struct banter_model_info {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  const char* name; /**< general.name of the file, or its architecture. */
+  const char* architecture;
+  const char* backend; /**< What computes it, e.g. "cpu/avx512-vnni". */
+  uint32_t context_tokens;
+  uint32_t vocabulary;
+  uint64_t weight_bytes;
+  uint64_t kv_pool_bytes;
+  uint32_t kv_bytes_per_token; /**< Of the layers with full attention. */
+  uint32_t has_chat_template;  /**< 1 or 0. */
+} banter_model_info;
+
+/* ------------------------------------------------------------------ sampling */
+
+/** How the next token is chosen. banter_sampling_config_init() fills in the defaults, given in brackets; here 0 means
+ * 0. temperature 0 is greedy. Order: bias, bans, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw.
+ */
+typedef struct banter_sampling_config {
+  uint32_t struct_size;
+  uint32_t flags;              /**< Reserved, 0. */
+  uint64_t seed;               /**< Same seed, same words. [0] */
+  float temperature;           /**< [0, 10]. [0.7] */
+  int32_t top_k;               /**< 0: off. [40] */
+  float top_p;                 /**< (0, 1]; 1: off. [0.95] */
+  float min_p;                 /**< [0, 1). [0.05] */
+  float typical_p;             /**< (0, 1]; 1: off. [1] */
+  float repetition_penalty;    /**< [0.01, 10]; 1: off. [1] */
+  float presence_penalty;      /**< [-10, 10]. [0] */
+  float frequency_penalty;     /**< [-10, 10]. [0] */
+  int32_t penalty_last_tokens; /**< Tokens the penalties look back at; -1: all. [64] */
+  float dry_multiplier;        /**< [0, 100]; 0: off. [0] */
+  float dry_base;              /**< [1, 10]. [1.75] */
+  int32_t dry_allowed_length;  /**< [2] */
+  int32_t dry_last_tokens;     /**< -1: all. [-1] */
+  float xtc_probability;       /**< [0, 1]; 0: off. [0] */
+  float xtc_threshold;         /**< [0, 1]. [0.1] */
+  int32_t mirostat;            /**< 0 or 2. [0] */
+  float mirostat_tau;          /**< [5] */
+  float mirostat_eta;          /**< [0.1] */
+  uint32_t logit_bias_count;
+  const int32_t* logit_bias_tokens;
+  const float* logit_bias_values;
+} banter_sampling_config;
+
+/* ------------------------------------------------------------------ npc and requests */
+
+/** Who speaks in a conversation. */
+typedef int32_t banter_role;
+enum { BANTER_ROLE_SYSTEM = 0, BANTER_ROLE_USER = 1, BANTER_ROLE_ASSISTANT = 2 };
+
+/** A character. See banter_npc_config_init(). */
+typedef struct banter_npc_config {
+  uint32_t struct_size;
+  uint32_t flags;      /**< Reserved, 0. */
+  const char* persona; /**< Who the character is: becomes the system message. NULL: none. */
+  size_t persona_len;
+  uint32_t context_tokens;       /**< Most tokens of this conversation; 0: the model's. */
+  uint32_t reply_reserve_tokens; /**< Room kept for a reply when old turns are dropped. 0: 256 (at most half of the
+                                    context). */
+  const banter_sampling_config* sampling; /**< Default for this character's replies; NULL: the library's. */
+  void* user_data;                        /**< Comes back in this character's events. */
+} banter_npc_config;
+
+/** Options of one reply or completion. See banter_request_config_init(). */
+typedef struct banter_request_config {
+  uint32_t struct_size;
+  uint32_t flags;                         /**< BANTER_REQUEST_… bits. */
+  uint32_t max_tokens;                    /**< Longest reply. 0: until the model ends it or the context is full. */
+  int32_t priority;                       /**< 0 (background) to 7 (the player waits). [4] Higher goes first. */
+  const banter_sampling_config* sampling; /**< NULL: the character's. */
+  const char* const* stop_strings; /**< Zero-terminated; the reply ends before the earliest of them. At most 32 of at
+                                      most 256 bytes. */
+  uint32_t stop_string_count;
+  uint32_t banned_string_count;
+  const char* const*
+      banned_strings;         /**< Zero-terminated; never appear in the reply. At most 64 of at most 256 bytes. */
+  const int32_t* stop_tokens; /**< Further tokens that end the reply. At most 64. */
+  uint32_t stop_token_count;
+  uint32_t reserved0; /**< 0. */
+  void* user_data;    /**< Comes back in this request's events; NULL: the character's. */
+} banter_request_config;
+
+/** Bits of banter_request_config::flags. */
+enum {
+  BANTER_REQUEST_IGNORE_END = 1,   /**< Go on after the model's end tokens, to max_tokens. */
+  BANTER_REQUEST_SPECIAL_TEXT = 2, /**< TEXT events show control tokens (for debugging). */
+  BANTER_REQUEST_PARSE_SPECIAL =
+      4 /**< banter_model_complete() only: control tokens spelled in the prompt count as such. */
+};
+
+/* ------------------------------------------------------------------ events */
+
+/** What an event tells. */
+typedef int32_t banter_event_kind;
+enum {
+  BANTER_EVENT_LOAD_PROGRESS = 1,   /**< progress is set. */
+  BANTER_EVENT_MODEL_READY = 2,     /**< Terminal for a load. */
+  BANTER_EVENT_TEXT = 3,            /**< text continues the reply: whole UTF-8 code points. */
+  BANTER_EVENT_CONTEXT_TRIMMED = 4, /**< Old turns were dropped to make room: dropped_turns, dropped_tokens. */
+  BANTER_EVENT_DONE = 5,            /**< Terminal: finish_reason and statistics are set. */
+  BANTER_EVENT_CANCELLED = 6,       /**< Terminal: statistics are set; the reply so far stays in the conversation. */
+  BANTER_EVENT_FAILED = 7           /**< Terminal: code, and text is a sentence for people. */
+};
+
+/** Why a reply ended. */
+typedef int32_t banter_finish_reason;
+enum {
+  BANTER_FINISH_NONE = 0,
+  BANTER_FINISH_END = 1, /**< The model ended it. */
+  BANTER_FINISH_STOP_STRING = 2,
+  BANTER_FINISH_STOP_TOKEN = 3,
+  BANTER_FINISH_LENGTH = 4, /**< max_tokens reached. */
+  BANTER_FINISH_CONTEXT = 5 /**< The context is full. */
+};
+
+/** Figures of one finished request. Times are in milliseconds. */
+typedef struct banter_request_statistics {
+  uint32_t struct_size;
+  uint32_t prompt_tokens; /**< Tokens of the whole prompt. */
+  uint32_t cached_tokens; /**< Of these, found in the KV cache. */
+  uint32_t generated_tokens;
+  double queue_ms; /**< From the call to the start of its prefill. */
+  double ttft_ms;  /**< From the call to its first token. */
+  double prefill_ms;
+  double decode_ms;   /**< From the first token to the last. */
+  double itl_mean_ms; /**< Between tokens. */
+  double itl_p50_ms;
+  double itl_p99_ms;
+} banter_request_statistics;
+
+/** One event. Pointers are borrowed until the next banter_poll() of the same engine (or its destruction). */
+typedef struct banter_event {
+  banter_event_kind kind;
+  banter_result code; /**< FAILED only, else BANTER_OK. */
+  banter_request_id request;
+  banter_model* model;
+  banter_npc* npc; /**< NULL for loads and completions. */
+  void* user_data;
+  const char* text; /**< Zero-terminated; never NULL. */
+  size_t text_len;
+  const int32_t* tokens; /**< TEXT, DONE and CANCELLED: tokens generated since the request's previous event. */
+  uint32_t token_count;
+  banter_finish_reason finish_reason;
+  float progress; /**< LOAD_PROGRESS: [0, 1]. */
+  uint32_t dropped_turns;
+  uint32_t dropped_tokens;
+  uint32_t reserved0;
+  const banter_request_statistics* statistics; /**< DONE and CANCELLED, else NULL. */
+} banter_event;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
