@@ -24,8 +24,23 @@ class ByteSource {
   virtual const std::string& name() const = 0;
 };
 
-/** Opens a file for reading; `path` is UTF-8 (converted to UTF-16 on Windows). Mapped with mmap where possible. */
-Result<std::shared_ptr<ByteSource>> open_file(const std::string& path);
+/** How a file's bytes are reached. */
+enum class FileAccess {
+  kMap,   // map() gives the whole file where the system can; the mapping is made at the first map()
+  kRead,  // map() gives nullptr, so every byte is copied by read_at
+};
+
+/** Opens a regular file for reading; `path` is UTF-8 (converted to UTF-16 on Windows), files over 4 GiB included.
+ *
+ *  Hazard of kMap on POSIX: a file that another program shortens while it is mapped raises SIGBUS at the first touch of
+ *  a lost page, which no library can turn into an error without installing a signal handler in its host. read_at never
+ *  uses the mapping, so it reports the same event as BANTER_ERROR_FILE_TRUNCATED; choose kRead where model files may be
+ *  rewritten in place under a running game (patchers should write a new file and rename it). Windows refuses to shorten
+ *  a mapped file.
+ *
+ *  Errors: BANTER_ERROR_FILE_NOT_FOUND (nothing there, empty path), BANTER_ERROR_IO (a folder, a device, no permission,
+ *  any other failure of the system); each names the path and what to do. */
+Result<std::shared_ptr<ByteSource>> open_file(const std::string& path, FileAccess access = FileAccess::kMap);
 
 /** A view of `bytes`, which must outlive the source. */
 std::shared_ptr<ByteSource> borrow_memory(std::span<const std::byte> bytes, std::string name);

@@ -30,23 +30,34 @@ enum class TensorType : uint32_t {
 
 struct TypeTraits {
   TensorType type;
-  std::string_view name;       // as GGUF tools print it: "Q4_K"
-  uint32_t block_elements;     // elements a block holds (1 for the float types)
+  std::string_view name;    // as GGUF tools print it: "Q4_K"
+  uint32_t block_elements;  // elements a block holds (1 for the float types)
   uint32_t block_bytes;
 };
 
 /** Traits of a GGUF type id, or nullptr for a type we cannot read. */
 const TypeTraits* type_traits(uint32_t gguf_type_id);
-inline const TypeTraits& type_traits(TensorType type) { return *type_traits(static_cast<uint32_t>(type)); }
+inline const TypeTraits& type_traits(TensorType type) {
+  return *type_traits(static_cast<uint32_t>(type));
+}
 
-/** Name of any GGUF type id, known to us or not ("IQ2_XS", "type 77"), for messages. */
+/** Name of any GGUF type id, known to us or not ("IQ2_XS", "type 77"), for messages. Ids above 255: "unknown type". */
 std::string_view type_name(uint32_t gguf_type_id);
+
+/** Block geometry of a GGUF type id. */
+struct BlockLayout {
+  uint32_t elements;
+  uint32_t bytes;
+};
+
+/** Geometry of any type that GGUF defines, those that we cannot compute with included; nullptr for other ids. */
+const BlockLayout* type_layout(uint32_t gguf_type_id);
 
 /** All types we read, for tests and tables. */
 std::span<const TypeTraits> all_types();
 
 /** Dequantises `count` elements (a whole number of blocks) from `blocks` into `out`, bit-equal to the format's
- *  definition evaluated in float32 (formulas: sdk/docs/model-formats.md). */
+ *  definition evaluated in float32 (formulas: sdk/docs/model-formats.md). `blocks` may have any alignment. */
 void dequantize(TensorType type, const std::byte* blocks, float* out, size_t count);
 
 }  // namespace banter::formats
