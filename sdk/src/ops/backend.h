@@ -1,7 +1,7 @@
 // The Backend interface: everything a model needs from a compute device, about a dozen fused ops over raw pointers.
 //
 // A backend supplies memory, keeps weights in a layout of its own, and runs ops in the order they are called. Pointers
-// in op parameters are memory of that backend (allocate(), upload_vector()); host code never dereferences them unless
+// in op parameters are memory of that backend (allocate()); host code never dereferences them unless
 // is_host_memory(). Ops return nothing: a backend remembers its first failure and reports it from end_step(), so a device
 // may run asynchronously. One thread (the engine thread) calls a backend.
 //
@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,10 +33,15 @@ using formats::TensorType;
 inline constexpr int kMaxKvGroups = 4;
 
 /** How cached keys and values are stored. */
-enum class KvType : uint8_t { kF16 };
+enum class KvType : uint8_t {
+  kF16,
+  kF32,  // exact, twice the size: what the reference backend uses unless told otherwise
+};
 
 /** Bytes of one head's K (or V) vector of one token. */
-inline size_t kv_vector_bytes(KvType, int32_t head_dim) { return static_cast<size_t>(head_dim) * 2; }
+inline size_t kv_vector_bytes(KvType type, int32_t head_dim) {
+  return static_cast<size_t>(head_dim) * (type == KvType::kF32 ? 4 : 2);
+}
 
 /** What one page of a KV group holds: [layers][K, V][kv_heads][page_tokens][head_dim], tightly packed. */
 struct KvGeometry {
@@ -200,8 +206,19 @@ class Backend {
   virtual Result<void> copy_to_host(void* host, const void* device, size_t bytes) = 0;
   virtual Result<void> copy_from_host(void* device, const void* host, size_t bytes) = 0;
 
+  /** Formats of KV pages that rope_kv and attention can work on. */
+  virtual bool supports(KvType type) const { return type == KvType::kF16; }
+  /** The format a model uses when nobody asks for another. */
+  virtual KvType default_kv_type() const { return KvType::kF16; }
+
+  /** Told the fraction of the matrix that is done, [0, 1]; false = give up, upload() then returns CANCELLED. */
+  using UploadProgress = std::function<bool(float fraction)>;
+  /** While set, upload() calls it on the calling thread, at least every 50 ms of work; an empty function unsets it.
+   *  A backend whose uploads are always short may ignore it. */
+  virtual void set_upload_progress(UploadProgress) {}
+
   /** Takes a matrix of `rows` × `cols` whose blocks stand in `data` in file layout (copied or repacked; `data` may go
-   *  afterwards). Errors: OUT_OF_MEMORY, UNSUPPORTED_TYPE. */
+   *  afterwards). Errors: OUT_OF_MEMORY, UNSUPPORTED_TYPE, CANCELLED. */
   virtual Result<std::unique_ptr<Weight>> upload(TensorType type, int64_t rows, int64_t cols, std::span<const std::byte> data,
                                                  WeightUse use) = 0;
   virtual Result<std::unique_ptr<Rope>> create_rope(RopeSpec spec) = 0;
