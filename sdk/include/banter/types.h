@@ -250,7 +250,8 @@ enum {
   BANTER_EVENT_CONTEXT_TRIMMED = 4, /**< Old turns were dropped to make room: dropped_turns, dropped_tokens. */
   BANTER_EVENT_DONE = 5,            /**< Terminal: finish_reason and statistics are set. */
   BANTER_EVENT_CANCELLED = 6,       /**< Terminal: statistics are set; the reply so far stays in the conversation. */
-  BANTER_EVENT_FAILED = 7           /**< Terminal: code, and text is a sentence for people. */
+  BANTER_EVENT_FAILED = 7,          /**< Terminal: code, and text is a sentence for people. */
+  BANTER_EVENT_PROMPT = 8           /**< tokens: the whole prompt; only with BANTER_REQUEST_REPORT_PROMPT. */
 };
 
 /** Why a reply ended. */
