@@ -1,5 +1,5 @@
-// The sub-commands of `banter`. Each parses its own arguments (argv[0] is the sub-command's name), returns the exit code,
-// writes results to stdout and everything else to stderr.
+// The sub-commands of `banter`. Each parses its own arguments (argv[0] is the sub-command's name), returns the exit
+// code, writes results to stdout and everything else to stderr.
 #pragma once
 
 int command_bench(int argc, char** argv);

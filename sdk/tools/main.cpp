@@ -25,7 +25,8 @@ constexpr Command kCommands[] = {
 };
 
 void print_help(std::FILE* to) {
-  std::fprintf(to, "banter %s: talking characters for games\n\nusage: banter COMMAND [OPTIONS]\n\n", banter_version_string());
+  std::fprintf(to, "banter %s: talking characters for games\n\nusage: banter COMMAND [OPTIONS]\n\n",
+               banter_version_string());
   for (const Command& command : kCommands) std::fprintf(to, "  %-11s %s\n", command.name, command.help);
   std::fprintf(to, "\n`banter COMMAND --help` explains a command's options.\n");
 }

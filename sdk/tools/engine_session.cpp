@@ -1,0 +1,156 @@
+#include "engine_session.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace banter::tools {
+namespace {
+
+void log_line(banter_log_level level, const char* message, void* user_data) {
+  const bool verbose = *static_cast<bool*>(user_data);
+  if (verbose || level >= BANTER_LOG_WARNING) std::fprintf(stderr, "banter: %s\n", message);
+}
+
+bool report(const char* what) {
+  std::fprintf(stderr, "banter: %s: %s\n", what, banter_last_error_message());
+  return false;
+}
+
+}  // namespace
+
+void add_engine_options(CLI::App& app, EngineOptions& options) {
+  app.add_option("--model,-m", options.model, "GGUF file")->required()->envname("BANTER_MODEL");
+  app.add_option("--backend", options.backend, "auto, cpu or reference (slow, for checking)")
+      ->check(CLI::IsMember({"auto", "cpu", "reference"}))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "threads that compute; 0: physical cores, less two for a game")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--ctx", options.context, "most tokens of one conversation; 0: the model's, at most 8192")
+      ->check(CLI::Range(0u, 1u << 24))
+      ->capture_default_str();
+  app.add_flag("--verbose,-v", options.verbose, "show the engine's log");
+}
+
+EngineSession::~EngineSession() {
+  banter_engine_destroy(engine_);
+}
+
+bool EngineSession::open(const EngineOptions& options) {
+  static bool verbose = false;
+  verbose = options.verbose;
+  banter_engine_config config;
+  banter_engine_config_init(&config);
+  config.backend = options.backend == "cpu"         ? BANTER_BACKEND_CPU
+                   : options.backend == "reference" ? BANTER_BACKEND_REFERENCE
+                                                    : BANTER_BACKEND_AUTO;
+  config.thread_count = options.threads;
+  config.flags = BANTER_ENGINE_NORMAL_PRIORITY;  // a command line tool has no game to yield to
+  config.log = log_line;
+  config.log_user_data = &verbose;
+  if (banter_engine_create(BANTER_API_VERSION, &config, &engine_) != BANTER_OK)
+    return report("cannot start the engine");
+
+  banter_model_config model;
+  banter_model_config_init(&model);
+  model.path = options.model.data();
+  model.path_len = options.model.size();
+  model.context_tokens = options.context;
+  banter_request_id load = 0;
+  if (banter_model_load(engine_, &model, &model_, &load) != BANTER_OK) return report("cannot load the model");
+  return wait_for_load(load);
+}
+
+bool EngineSession::wait_for_load(banter_request_id load) {
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  for (;;) {
+    banter_wait(engine_, 1000);
+    banter_event events[16];
+    uint32_t count = 0;
+    if (banter_poll(engine_, events, sizeof events[0], 16, &count) != BANTER_OK) return report("poll");
+    for (uint32_t i = 0; i < count; ++i) {
+      const banter_event& event = events[i];
+      if (event.request != load) continue;
+      if (event.kind == BANTER_EVENT_LOAD_PROGRESS && terminal)
+        std::fprintf(stderr, "\rloading %3.0f %%", static_cast<double>(event.progress) * 100);
+      if (event.kind == BANTER_EVENT_MODEL_READY) {
+        if (terminal) std::fprintf(stderr, "\r              \r");
+        return true;
+      }
+      if (event.kind == BANTER_EVENT_FAILED || event.kind == BANTER_EVENT_CANCELLED) {
+        std::fprintf(stderr, "%sbanter: %s\n", terminal ? "\r" : "", event.text);
+        return false;
+      }
+    }
+  }
+}
+
+Reply EngineSession::finish(banter_request_id request, const std::function<void(const std::string&)>& on_text,
+                            const volatile bool* interrupted) {
+  Reply reply;
+  bool cancelled = false;
+  for (;;) {
+    if (interrupted != nullptr && *interrupted && !cancelled) {
+      banter_cancel(engine_, request);
+      cancelled = true;
+    }
+    banter_wait(engine_, 50);
+    banter_event events[32];
+    uint32_t count = 0;
+    if (banter_poll(engine_, events, sizeof events[0], 32, &count) != BANTER_OK) {
+      reply.finish_reason = "error";
+      reply.error = banter_last_error_message();
+      return reply;
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+      const banter_event& event = events[i];
+      if (event.request != request) continue;
+      if (event.kind == BANTER_EVENT_PROMPT) {
+        reply.prompt_ids.insert(reply.prompt_ids.end(), event.tokens, event.tokens + event.token_count);
+        continue;
+      }
+      if (event.kind == BANTER_EVENT_CONTEXT_TRIMMED) {
+        std::fprintf(stderr, "\n[%u old turns forgotten to make room]\n", event.dropped_turns);
+        continue;
+      }
+      if (event.kind != BANTER_EVENT_FAILED) {
+        reply.output_ids.insert(reply.output_ids.end(), event.tokens, event.tokens + event.token_count);
+        const std::string text(event.text, event.text_len);
+        if (!text.empty()) {
+          reply.text += text;
+          if (on_text) on_text(text);
+        }
+      }
+      if (event.statistics != nullptr) reply.statistics = *event.statistics;
+      if (event.kind == BANTER_EVENT_DONE || event.kind == BANTER_EVENT_CANCELLED) {
+        reply.finish_reason = event.kind == BANTER_EVENT_DONE ? finish_name(event.finish_reason) : "cancelled";
+        return reply;
+      }
+      if (event.kind == BANTER_EVENT_FAILED) {
+        reply.finish_reason = "error";
+        reply.error.assign(event.text, event.text_len);
+        return reply;
+      }
+    }
+  }
+}
+
+const char* finish_name(banter_finish_reason reason) {
+  switch (reason) {
+    case BANTER_FINISH_END:
+      return "stop";
+    case BANTER_FINISH_STOP_STRING:
+      return "stop_string";
+    case BANTER_FINISH_STOP_TOKEN:
+      return "stop_token";
+    case BANTER_FINISH_LENGTH:
+      return "length";
+    case BANTER_FINISH_CONTEXT:
+      return "context";
+    default:
+      return "none";
+  }
+}
+
+}  // namespace banter::tools

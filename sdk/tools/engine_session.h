@@ -1,0 +1,59 @@
+// An engine with one model, for commands that talk through the C ABI: loads with a progress line, pumps events.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "banter/banter.h"
+
+namespace banter::tools {
+
+/** Options that every command with an engine has. */
+struct EngineOptions {
+  std::string model;
+  std::string backend = "auto";
+  int threads = 0;
+  uint32_t context = 0;
+  bool verbose = false;
+};
+void add_engine_options(CLI::App& app, EngineOptions& options);
+
+/** Everything known about a request that has ended. */
+struct Reply {
+  std::string text;
+  std::vector<int32_t> prompt_ids, output_ids;
+  std::string finish_reason;  // "stop", "length", "context", "cancelled", "error"
+  banter_request_statistics statistics = {};
+  std::string error;  // of FAILED
+};
+
+/** Owns engine and model. One thread. */
+class EngineSession {
+ public:
+  EngineSession() = default;
+  ~EngineSession();
+  EngineSession(const EngineSession&) = delete;
+  EngineSession& operator=(const EngineSession&) = delete;
+
+  /** Creates the engine and loads the model, with a progress line on stderr. False: the reason was printed. */
+  bool open(const EngineOptions& options);
+  banter_engine* engine() const { return engine_; }
+  banter_model* model() const { return model_; }
+  /** Pumps events until `request` ends. `on_text` sees each piece of text as it comes; when `interrupted` (may be null)
+   *  becomes true the request is cancelled. */
+  Reply finish(banter_request_id request, const std::function<void(const std::string&)>& on_text,
+               const volatile bool* interrupted = nullptr);
+
+ private:
+  bool wait_for_load(banter_request_id load);
+  banter_engine* engine_ = nullptr;
+  banter_model* model_ = nullptr;
+};
+
+const char* finish_name(banter_finish_reason reason);
+
+}  // namespace banter::tools
