@@ -1,4 +1,5 @@
-// A parser with a planted fault, to prove that the replay driver finds one: it dies on a length byte above what follows.
+// A parser with a planted fault, to prove that the replay driver finds one: it dies on a length byte above what
+// follows.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
