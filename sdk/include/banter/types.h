@@ -233,10 +233,10 @@ typedef struct banter_request_config {
 
 /** Bits of banter_request_config::flags. */
 enum {
-  BANTER_REQUEST_IGNORE_END = 1,   /**< Go on after the model's end tokens, to max_tokens. */
-  BANTER_REQUEST_SPECIAL_TEXT = 2, /**< TEXT events show control tokens (for debugging). */
-  BANTER_REQUEST_PARSE_SPECIAL =
-      4 /**< banter_model_complete() only: control tokens spelled in the prompt count as such. */
+  BANTER_REQUEST_IGNORE_END = 1,    /**< Go on after the model's end tokens, to max_tokens. */
+  BANTER_REQUEST_SPECIAL_TEXT = 2,  /**< TEXT events show control tokens (for debugging). */
+  BANTER_REQUEST_PARSE_SPECIAL = 4, /**< banter_model_complete() only: control tokens in the prompt count as such. */
+  BANTER_REQUEST_REPORT_PROMPT = 8  /**< A PROMPT event tells the exact tokens the model is given (for debugging). */
 };
 
 /* ------------------------------------------------------------------ events */
