@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Compares Banter with llama.cpp's own tools: speed, greedy text and perplexity, on the same file and threads.
+
+  compare_llama_cpp.py speed      --banter B --llama DIR --model M.gguf [--threads 2] [--rounds 5] [-p 512] [-n 128]
+  compare_llama_cpp.py greedy     --banter B --llama DIR --model M.gguf [--threads 2]
+  compare_llama_cpp.py perplexity --banter B --llama DIR --model M.gguf --file TEXT [--threads 2]
+
+DIR holds llama-bench, llama-completion and llama-perplexity. Speed runs are interleaved and reported as medians and
+ratios, since machines are shared and noisy. Exits with 1 when a requirement of the comparison fails (speed never does).
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+PROMPTS = [
+    "The village of Oakrest lies",
+    "def quicksort(items):\n",
+    "Once upon a time, in a land far away,",
+    "The three most important rules of blacksmithing are",
+    "今天天气很好，我们",
+    "# A README for a small game engine\n\n",
+    "int main(int argc, char** argv) {\n",
+    "The old innkeeper looked up and said:",
+    "A list of European capitals:\n- Paris\n- Berlin\n-",
+    "SELECT name, price FROM",
+    "In 1492, Christopher Columbus",
+    "The recipe for a good stew begins with",
+    "从前有一个村庄，",
+    "import numpy as np\n\ndef softmax(x):\n",
+    "The difference between a process and a thread is",
+    "Dear Sir or Madam,\n\nI am writing to",
+    "Water boils at 100 degrees Celsius because",
+    "class Npc:\n    def __init__(self, name",
+    "To be, or not to be, that is",
+    "The dragon opened one eye and",
+]
+
+
+def run(command, **kwargs):
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=True, stdin=subprocess.DEVNULL, **kwargs)
+
+
+def banter_json(args, *words):
+    result = run([args.banter, *words, "--json"])
+    return json.loads(result.stdout.strip().splitlines()[-1])
+
+
+def speed(args):
+    ours = {"prefill": [], "decode": []}
+    theirs = {"prefill": [], "decode": []}
+    for _ in range(args.rounds):
+        bench = banter_json(args, "bench", "--model", args.model, "-p", str(args.p), "-n", str(args.n), "--threads", str(args.threads))
+        for phase in ours:
+            ours[phase].append(bench[phase]["tokens_per_second"])
+        out = run([os.path.join(args.llama, "llama-bench"), "-m", args.model, "-t", str(args.threads), "-p", str(args.p), "-n", str(args.n),
+                   "-r", "1", "-o", "json"])
+        for row in json.loads(out.stdout):
+            theirs["prefill" if row["n_prompt"] else "decode"].append(row["avg_ts"])
+    for phase in ours:
+        a, b = statistics.median(ours[phase]), statistics.median(theirs[phase])
+        ratio = statistics.median(x / y for x, y in zip(ours[phase], theirs[phase]))
+        print(f"{phase:8} banter {a:8.1f} tokens/s   llama.cpp {b:8.1f} tokens/s   median ratio {ratio:.2f}   "
+              f"(banter {min(ours[phase]):.1f}-{max(ours[phase]):.1f}, llama.cpp {min(theirs[phase]):.1f}-{max(theirs[phase]):.1f})")
+    return 0
+
+
+def margin_at(args, ids, position, backend="cpu"):
+    """The gap between the two best logits that choose token `position` of `ids`."""
+    with tempfile.NamedTemporaryFile() as out:
+        run([args.banter, "logits", "--model", args.model, "--ids", ",".join(map(str, ids[:position])), "--out", out.name,
+             "--backend", backend, "--threads", str(args.threads)])
+        data = open(out.name, "rb").read()
+    vocabulary = len(data) // 4 // position
+    row = struct.unpack(f"<{vocabulary}f", data[-4 * vocabulary:])
+    best = sorted(row)[-2:]
+    return best[1] - best[0]
+
+
+def greedy(args):
+    same = bad = 0
+    for prompt in PROMPTS:
+        ours = continuation(args, prompt, 32)
+        theirs = run([os.path.join(args.llama, "llama-completion"), "-m", args.model, "-p", prompt, "-n", "32", "--temp", "0", "-no-cnv", "-t",
+                      str(args.threads), "--no-display-prompt", "--ignore-eos"]).stdout
+        text = ours["text"]
+        length = min(len(text), len(theirs.rstrip("\n")))
+        if text[:length].rstrip("\ufffd") == theirs[:length].rstrip("\ufffd") and length >= len(text.rstrip()) - 4:
+            same += 1
+            continue
+        step = first_difference(args, prompt, theirs)
+        gap = margin_at(args, ours["prompt_ids"] + ours["output_ids"], len(ours["prompt_ids"]) + step)
+        bad += gap > 0.1
+        print(f"differs: {prompt!r} at token {step}, the two best logits are {gap:.3f} apart{'  TOO FAR' if gap > 0.1 else ''}")
+        print(f"   banter    {text!r}\n   llama.cpp {theirs!r}")
+    print(f"{same} of {len(PROMPTS)} greedy replies equal llama.cpp's; {bad} differ where the best logits are more than 0.1 apart")
+    return 1 if bad or same < 15 else 0
+
+
+def continuation(args, prompt, tokens):
+    return banter_json(args, "generate", "--model", args.model, "--prompt", prompt, "--raw", "-n", str(tokens), "--temp", "0", "--ignore-eos",
+                       "--threads", str(args.threads))
+
+
+def first_difference(args, prompt, theirs):
+    """Index of our first token whose text leaves theirs: a bisection over shorter replies, which are prefixes of each other."""
+    low, high = 0, 32
+    while high - low > 1:
+        middle = (low + high) // 2
+        if theirs.startswith(continuation(args, prompt, middle)["text"]):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def perplexity(args):
+    ours = banter_json(args, "perplexity", "--model", args.model, "--file", args.file, "--ctx", "512", "--threads", str(args.threads))["perplexity"]
+    out = run([os.path.join(args.llama, "llama-perplexity"), "-m", args.model, "-f", args.file, "-c", "512", "-t", str(args.threads)])
+    theirs = float(re.search(r"Final estimate: PPL = ([0-9.]+)", out.stdout + out.stderr).group(1))
+    off = ours / theirs - 1
+    print(f"perplexity banter {ours:.4f}   llama.cpp {theirs:.4f}   difference {off * 100:+.3f} %")
+    return 1 if abs(off) > 0.005 else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["speed", "greedy", "perplexity"])
+    parser.add_argument("--banter", required=True)
+    parser.add_argument("--llama", required=True, help="folder of llama.cpp's tools")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--file", help="text for perplexity")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-p", type=int, default=512)
+    parser.add_argument("-n", type=int, default=128)
+    args = parser.parse_args()
+    return {"speed": speed, "greedy": greedy, "perplexity": perplexity}[args.what](args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
