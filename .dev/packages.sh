@@ -13,21 +13,21 @@ packages_of() {
       libcli11-dev libgtest-dev ;;
     test) echo python3:python3 pkg-config:pkg-config ;;
     check) echo python3:python3 git:git clang-format-14:clang-format-14 ;;
-    fetch) python_with_pip >/dev/null 2>&1 || echo python3 python3-pip ;;
+    fetch) python_with_pip >/dev/null || echo python3 python3-pip ;;
     fuzz) echo clang++:clang libclang-rt-14-dev ;;
   esac
 }
 
-# The first Python that has pip (one from elsewhere may stand before the system's and lack it).
+# Prints the first Python that has pip (one from elsewhere may stand before the system's and lack it).
 python_with_pip() {
   local candidate
   for candidate in python3 /usr/bin/python3; do
     if "$candidate" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null; then
       echo "$candidate"
-      return
+      return 0
     fi
   done
-  fail "no Python with pip was found; install the packages python3 and python3-pip."
+  return 1
 }
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
