@@ -96,7 +96,7 @@ class Progress:
         done = self.most = max(done, self.most)
         self.first = done if self.first is None else self.first
         share = min(1.0, done / self.total) if self.total else 0.0
-        figures = f"{mb(done)} of {mb(self.total)}, {share:4.0%}" if self.total else mb(done)
+        figures = f"{mb(done)} of {mb(self.total)}, {int(share * 100):3}%" if self.total else mb(done)
         if self.terminal and (last or now - self.shown >= 0.2):
             speed = (done - self.first) / max(1e-3, now - self.start)
             bar = "#" * int(share * 30)
