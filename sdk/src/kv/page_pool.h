@@ -19,26 +19,34 @@ struct GroupSpec {
   ops::KvType type = ops::KvType::kF16;
   int32_t layers = 0, kv_heads = 0, head_dim = 0;
   int32_t window = 0;
+  /** Positions kept behind the window, so that truncate() can take back this many tokens (a cut stop string, an
+   *  interrupted reply's last words) without a new prefill. Ignored when window is 0. */
+  int32_t restorable = 64;
 };
 
 /** Page geometry for groups so that all pages have the same stride and little of it is padding: page_tokens is a
- *  multiple of 16, at least 16. */
+ *  multiple of 16, at least 16. `groups` as PagePool::create accepts them. */
 std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups);
 
 /** The pool. Used by the engine thread only; statistics getters too. */
 class PagePool {
  public:
   /** Allocates a slab of budget_bytes / stride pages from the backend, which must outlive the pool.
-   *  Errors: OUT_OF_MEMORY, BUDGET_EXCEEDED when not even one page per group fits. */
-  static Result<std::unique_ptr<PagePool>> create(ops::Backend& backend, std::vector<GroupSpec> groups, size_t budget_bytes);
+   *  Errors: INVALID_ARGUMENT (no group, more than ops::kMaxKvGroups, a shape below 1), UNSUPPORTED (page format),
+   *  OUT_OF_MEMORY, BUDGET_EXCEEDED when not even one page per group fits. */
+  static Result<std::unique_ptr<PagePool>> create(ops::Backend& backend, std::vector<GroupSpec> groups,
+                                                  size_t budget_bytes);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  /** A page with one reference, or kNoPage. O(1). */
+  /** A page with one reference and undefined contents, or kNoPage. O(1), no memory is allocated. */
   PageId allocate();
+  /** One more holder of a page that is held. */
   void retain(PageId page);
-  void release(PageId page);  // kNoPage is a no-op
+  /** One holder less; the last one frees the page. kNoPage is a no-op. A page that nobody holds: asserts in debug
+   *  builds, ignored otherwise. */
+  void release(PageId page);
   int32_t references(PageId page) const { return references_[static_cast<size_t>(page)]; }
 
   std::span<const GroupSpec> groups() const { return groups_; }
@@ -46,7 +54,8 @@ class PagePool {
   int32_t total_pages() const { return static_cast<int32_t>(references_.size()); }
   int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
   size_t page_stride() const { return views_[0].page_stride; }
-  /** Pages that a sequence of `tokens` tokens needs in all groups together, were it prefilled in chunks of `chunk`. */
+  /** Most pages that a sequence holds at any time in all groups together while it grows to `tokens` tokens in chunks of
+   *  at most `chunk`. */
   int32_t pages_for(int32_t tokens, int32_t chunk) const;
 
  private:
@@ -59,7 +68,8 @@ class PagePool {
   std::vector<PageId> free_;
 };
 
-/** One sequence's page tables, a table per group. Move-only; returns its pages when destroyed. */
+/** One sequence's page tables, a table per group. Move-only; returns its pages when destroyed. The pool must outlive it.
+ *  Engine thread only. */
 class SequenceCache {
  public:
   /** @param max_tokens  longest this sequence can get: tables are sized once, reserve() does not allocate memory */
@@ -68,19 +78,27 @@ class SequenceCache {
   SequenceCache(SequenceCache&&) noexcept;
   SequenceCache& operator=(SequenceCache&&) noexcept;
 
-  /** Makes positions [length, length + tokens) writable, all or nothing. Errors: KV_POOL_EXHAUSTED, CONTEXT_FULL. */
+  /** Makes positions [length, length + tokens) writable, all or nothing. Reserving again before advance() replaces
+   *  nothing: pages already held stay, more are added. Errors: KV_POOL_EXHAUSTED, CONTEXT_FULL. */
   Result<void> reserve(int32_t tokens);
-  /** The reserved tokens have been computed; then releases pages that lie wholly behind a sliding window. */
+  /** The reserved tokens have been computed; then releases pages that lie wholly behind a sliding window (and its
+   *  GroupSpec::restorable). */
   void advance(int32_t tokens);
-  /** Forgets positions from `length` on. A sliding-window group cannot grow back: after its pages were released, only
+  /** Forgets positions from `length` on (none when it is not below length(), but reserved pages go). A sliding-window group cannot grow back: after its pages were released, only
    *  lengths ≥ oldest_restorable() can be kept, anything below becomes 0 (the sequence must be prefilled again).
    *  Returns the length kept. */
   int32_t truncate(int32_t length);
+  /** The smallest length above 0 that truncate() can keep; 1 while no page has been released. */
   int32_t oldest_restorable() const;
   void clear() { truncate(0); }
 
   int32_t length() const { return length_; }
   int32_t max_tokens() const { return max_tokens_; }
+  /** Positions that may be written now: length() + what reserve() has made ready, rounded up to whole pages. */
+  int32_t writable() const;
+  /** Pages held in all groups. */
+  int32_t held_pages() const;
+  /** Page of each table entry; kNoPage behind a window and beyond what is reserved. */
   std::span<const PageId> table(int32_t group) const { return tables_[static_cast<size_t>(group)]; }
 
  private:
@@ -89,6 +107,7 @@ class SequenceCache {
   int32_t max_tokens_ = 0;
   std::vector<std::vector<PageId>> tables_;
   std::vector<int32_t> first_live_;  // per group: index of the first page still held
+  std::vector<int32_t> end_;         // per group: one past the last page held
 };
 
 }  // namespace banter::kv

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,27 +12,27 @@
 #include "kv/page_pool.h"
 #include "model/batch.h"
 #include "model/hyperparameters.h"
+#include "model/load_progress.h"
 #include "ops/backend.h"
 #include "text/tokenizer.h"
 
 namespace banter::model {
 
 struct LoadOptions {
-  int32_t context_length = 0;    // most tokens of one sequence; 0 = the model's own, at most 8192
-  int32_t max_rows = 512;        // rows of one batch
-  int32_t max_logit_rows = 64;   // rows of one batch that want logits
+  int32_t context_length = 0;   // most tokens of one sequence; 0 = the model's own, at most kDefaultContextLimit
+  int32_t max_rows = 512;       // rows of one batch, [1, 65536]
+  int32_t max_logit_rows = 64;  // rows of one batch that want logits, [1, max_rows]
 };
-
-/** Told the fraction loaded, [0, 1]; returns false to give up (CANCELLED). */
-using LoadProgress = std::function<bool(float fraction)>;
 
 /** Weights, tokenizer and forward pass. Owned and called by the engine thread; getters are immutable after load. */
 class Model {
  public:
   /** Loads everything from `file` onto `backend`, which must outlive the model; `file` may be closed afterwards.
-   *  Errors: UNSUPPORTED_ARCHITECTURE, UNSUPPORTED_TYPE, MISSING_TENSOR, CORRUPT (each naming what), OUT_OF_MEMORY, CANCELLED. */
-  static Result<std::unique_ptr<Model>> load(const formats::Gguf& file, ops::Backend& backend, const LoadOptions& options,
-                                             const LoadProgress& progress);
+   *  All metadata and shapes are checked, and the memory estimated, before anything large is allocated.
+   *  Errors: UNSUPPORTED_ARCHITECTURE, UNSUPPORTED, UNSUPPORTED_TYPE, UNSUPPORTED_TOKENIZER, MISSING_TENSOR, CORRUPT (each
+   *  naming what), OUT_OF_MEMORY, CANCELLED, INVALID_ARGUMENT (options). */
+  static Result<std::unique_ptr<Model>> load(const formats::Gguf& file, ops::Backend& backend,
+                                             const LoadOptions& options, const LoadProgress& progress);
   ~Model();
 
   const Hyperparameters& hyperparameters() const;
@@ -46,13 +45,14 @@ class Model {
   int32_t max_logit_rows() const;
   /** Bytes the weights occupy on the backend. */
   size_t weight_bytes() const;
-  /** How this model's layers cache, for PagePool::create. */
+  /** How this model's layers cache, for PagePool::create, in the backend's default page format. */
   std::vector<kv::GroupSpec> kv_groups() const;
   ops::Backend& backend() const;
 
   /** Runs one step and advances each chunk's cache. Returns host logits [logit rows][vocabulary], in chunk order,
-   *  valid until the next call. No allocation in the steady state.
-   *  Errors: INVALID_ARGUMENT (too many rows, token out of range), BACKEND. */
+   *  valid until the next call. A sequence stands in at most one chunk. No allocation in the steady state.
+   *  After an error no cache has advanced.
+   *  Errors: INVALID_ARGUMENT (too many rows, token out of range, cache not reserved), CONTEXT_FULL, BACKEND. */
   Result<std::span<float>> forward(const kv::PagePool& pool, const Batch& batch);
 
  private:

@@ -46,13 +46,15 @@ inline size_t kv_vector_bytes(KvType type, int32_t head_dim) {
 /** What one page of a KV group holds: [layers][K, V][kv_heads][page_tokens][head_dim], tightly packed. */
 struct KvGeometry {
   KvType type = KvType::kF16;
-  int32_t layers = 0;       // layers of this group
+  int32_t layers = 0;  // layers of this group
   int32_t kv_heads = 0;
   int32_t head_dim = 0;     // of K and of V
   int32_t page_tokens = 0;  // a multiple of 16
 
   size_t head_bytes() const { return kv_vector_bytes(type, head_dim) * static_cast<size_t>(page_tokens); }
-  size_t bytes_per_token() const { return kv_vector_bytes(type, head_dim) * 2 * static_cast<size_t>(layers) * kv_heads; }
+  size_t bytes_per_token() const {
+    return kv_vector_bytes(type, head_dim) * 2 * static_cast<size_t>(layers) * kv_heads;
+  }
   size_t page_bytes() const { return bytes_per_token() * static_cast<size_t>(page_tokens); }
   /** Offset in a page of the first token's vector of a head: `value` 0 = K, 1 = V. */
   size_t offset(int32_t layer, int value, int32_t head) const {
@@ -65,7 +67,7 @@ struct KvPages {
   std::byte* slab = nullptr;
   size_t page_stride = 0;  // ≥ geometry.page_bytes(), a multiple of 64; equal for all groups of a pool
   KvGeometry geometry;
-  int32_t group = 0;       // index into StepSequence::page_tables
+  int32_t group = 0;  // index into StepSequence::page_tables
 };
 
 /** A sequence's rows of this step. Token at position t of the sequence lives in page page_tables[group][t / page_tokens],
@@ -125,23 +127,23 @@ struct EmbedParams {
 /** residual += delta_norm ? rms(delta) · delta_norm : delta;   out = rms(residual) · norm.
  *  rms(x) = x / sqrt(mean(x²) + epsilon) (Zhang & Sennrich 2019). `delta` null: nothing added. `out` null: no second part. */
 struct NormParams {
-  float* residual;                  // [rows][dim]
-  const float* delta = nullptr;     // [rows][dim]
+  float* residual;                    // [rows][dim]
+  const float* delta = nullptr;       // [rows][dim]
   const float* delta_norm = nullptr;  // [dim]
-  const float* norm = nullptr;      // [dim]
-  float* out = nullptr;             // [rows][dim]
+  const float* norm = nullptr;        // [dim]
+  float* out = nullptr;               // [rows][dim]
   int32_t rows = 0, dim = 0;
   float epsilon = 1e-5f;
 };
 
 /** y[r] = W x[r] + bias for several weights that read the same x (Q, K and V): x is quantised once. */
 struct LinearTarget {
-  const Weight* weight;   // [out][in]
+  const Weight* weight;         // [out][in]
   const float* bias = nullptr;  // [out]
-  float* y;               // [rows][out]
+  float* y;                     // [rows][out]
 };
 struct LinearParams {
-  const float* x;         // [rows][in]
+  const float* x;  // [rows][in]
   int32_t rows = 0;
   std::span<const LinearTarget> targets;
 };
@@ -158,27 +160,27 @@ struct GatedParams {
 
 /** Per head: q = rope(norm(q)), k = rope(norm(k)); then k and v go to the cache at each row's position. */
 struct RopeKvParams {
-  float* q;               // [rows][heads][head_dim], in place
-  const float* k;         // [rows][kv_heads][head_dim]
-  const float* v;         // [rows][kv_heads][head_dim]
+  float* q;                       // [rows][heads][head_dim], in place
+  const float* k;                 // [rows][kv_heads][head_dim]
+  const float* v;                 // [rows][kv_heads][head_dim]
   const float* q_norm = nullptr;  // [head_dim], RMS norm weights
   const float* k_norm = nullptr;
   float epsilon = 1e-5f;
-  const Rope* rope = nullptr;     // null: no rotation
+  const Rope* rope = nullptr;  // null: no rotation
   int32_t heads = 0;
   const KvPages* kv = nullptr;
-  int32_t layer = 0;      // within the KV group
+  int32_t layer = 0;  // within the KV group
 };
 
 /** out[r][h] = softmax(softcap(scale · q·K)) V over positions (p − window, p] (window 0: [0, p]) of the row's sequence.
  *  Grouped queries: head h reads KV head h / (heads / kv_heads). softcap(x) = c · tanh(x / c), c = 0: off. */
 struct AttentionParams {
-  const float* q;         // [rows][heads][head_dim]
-  float* out;             // [rows][heads][head_dim]
+  const float* q;  // [rows][heads][head_dim]
+  float* out;      // [rows][heads][head_dim]
   int32_t heads = 0;
   const KvPages* kv = nullptr;
   int32_t layer = 0;
-  int32_t window = 0;     // positions visible to a row, itself included; 0 = all
+  int32_t window = 0;  // positions visible to a row, itself included; 0 = all
   float scale = 1.0f;
   float softcap = 0.0f;
 };
@@ -219,8 +221,8 @@ class Backend {
 
   /** Takes a matrix of `rows` × `cols` whose blocks stand in `data` in file layout (copied or repacked; `data` may go
    *  afterwards). Errors: OUT_OF_MEMORY, UNSUPPORTED_TYPE, CANCELLED. */
-  virtual Result<std::unique_ptr<Weight>> upload(TensorType type, int64_t rows, int64_t cols, std::span<const std::byte> data,
-                                                 WeightUse use) = 0;
+  virtual Result<std::unique_ptr<Weight>> upload(TensorType type, int64_t rows, int64_t cols,
+                                                 std::span<const std::byte> data, WeightUse use) = 0;
   virtual Result<std::unique_ptr<Rope>> create_rope(RopeSpec spec) = 0;
 
   virtual void begin_step(const Step& step) = 0;

@@ -1,0 +1,150 @@
+// The page pool: geometry, the slab, reference counts.
+#include "kv/page_pool.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <string>
+
+namespace banter::kv {
+
+namespace {
+
+constexpr int32_t kTokenStep = 16;  // page_tokens is a multiple of it
+constexpr size_t kStrideAlignment = 64;
+// Beyond these no model is served; they keep every product below in 64 bits.
+constexpr int32_t kMaxLayers = 1 << 16, kMaxHeads = 1 << 16, kMaxHeadDim = 1 << 16;
+
+size_t bytes_per_token(const GroupSpec& group) {
+  return ops::KvGeometry{group.type, group.layers, group.kv_heads, group.head_dim, kTokenStep}.bytes_per_token();
+}
+
+size_t round_up(size_t value, size_t step) {
+  return (value + step - 1) / step * step;
+}
+
+// Geometry when the widest group's pages hold `widest_tokens` tokens, and the share of a slab that is padding then,
+// every group counting alike.
+double fit(std::span<const GroupSpec> groups, size_t widest, int32_t widest_tokens, std::vector<ops::KvGeometry>& out) {
+  const size_t stride = widest * static_cast<size_t>(widest_tokens);
+  double padding = 0;
+  out.clear();
+  for (const GroupSpec& group : groups) {
+    const size_t tokens = stride / bytes_per_token(group) / kTokenStep * kTokenStep;
+    out.push_back({group.type, group.layers, group.kv_heads, group.head_dim,
+                   static_cast<int32_t>(
+                       std::min<size_t>(tokens, std::numeric_limits<int32_t>::max() / 2 / kTokenStep * kTokenStep))});
+    padding += 1.0 - static_cast<double>(out.back().page_bytes()) / static_cast<double>(stride);
+  }
+  return padding / static_cast<double>(groups.size());
+}
+
+Result<void> check(std::span<const GroupSpec> groups, const ops::Backend& backend) {
+  if (groups.empty() || groups.size() > ops::kMaxKvGroups) {
+    return Error{BANTER_ERROR_INVALID_ARGUMENT, "a KV pool serves 1 to " + std::to_string(ops::kMaxKvGroups) +
+                                                    " groups of layers, not " + std::to_string(groups.size())};
+  }
+  for (const GroupSpec& group : groups) {
+    const bool sane = group.layers >= 1 && group.layers <= kMaxLayers && group.kv_heads >= 1 &&
+                      group.kv_heads <= kMaxHeads && group.head_dim >= 1 && group.head_dim <= kMaxHeadDim &&
+                      group.window >= 0 && group.restorable >= 0;
+    if (!sane || bytes_per_token(group) > (size_t{1} << 32)) {
+      return Error{BANTER_ERROR_INVALID_ARGUMENT, "a KV group has impossible layer, head or window counts"};
+    }
+    if (!backend.supports(group.type)) {
+      return Error{BANTER_ERROR_UNSUPPORTED, "the " + backend.name() + " backend cannot use this KV page format"};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups) {
+  size_t widest = 0;
+  for (const GroupSpec& group : groups) widest = std::max(widest, bytes_per_token(group));
+  // 32 tokens first: long enough runs for attention kernels, on average 16 tokens lost at a sequence's end. Another
+  // size only where it saves real padding.
+  constexpr int32_t kCandidates[] = {32, 16, 48, 64};
+  constexpr double kWorthChanging = 0.02;
+  std::vector<ops::KvGeometry> best, candidate;
+  double best_padding = 0;
+  for (const int32_t tokens : kCandidates) {
+    const double padding = fit(groups, widest, tokens, candidate);
+    if (best.empty() || padding < best_padding - kWorthChanging) {
+      best = candidate;
+      best_padding = padding;
+    }
+  }
+  return best;
+}
+
+Result<std::unique_ptr<PagePool>> PagePool::create(ops::Backend& backend, std::vector<GroupSpec> groups,
+                                                   size_t budget_bytes) {
+  if (Result<void> ok = check(groups, backend); !ok) return ok.error();
+  const std::vector<ops::KvGeometry> geometry = plan_geometry(groups);
+  size_t stride = 0;
+  for (const ops::KvGeometry& g : geometry) stride = std::max(stride, round_up(g.page_bytes(), kStrideAlignment));
+  const size_t count = std::min<size_t>(budget_bytes / stride, std::numeric_limits<int32_t>::max());
+  if (count < groups.size()) {
+    return Error{BANTER_ERROR_BUDGET_EXCEEDED,
+                 "the KV budget of " + std::to_string(budget_bytes >> 10) + " KiB is below one page per group (" +
+                     std::to_string((stride * groups.size()) >> 10) + " KiB); give the conversations more memory"};
+  }
+  std::unique_ptr<PagePool> pool(new PagePool());  // the constructor is private
+  pool->references_.assign(count, 0);
+  pool->free_.reserve(count);
+  Result<void*> slab = backend.allocate(count * stride);
+  if (!slab) return slab.error();
+  pool->backend_ = &backend;
+  pool->slab_ = static_cast<std::byte*>(*slab);
+  for (size_t g = 0; g < geometry.size(); ++g) {
+    pool->views_.push_back({pool->slab_, stride, geometry[g], static_cast<int32_t>(g)});
+  }
+  pool->groups_ = std::move(groups);
+  // Lowest ids are handed out first, so a short game session touches little of the slab.
+  for (size_t i = count; i > 0; --i) pool->free_.push_back(static_cast<PageId>(i - 1));
+  return pool;
+}
+
+PagePool::~PagePool() {
+  if (slab_ != nullptr) backend_->deallocate(slab_);
+}
+
+PageId PagePool::allocate() {
+  if (free_.empty()) return kNoPage;
+  const PageId page = free_.back();
+  free_.pop_back();
+  references_[static_cast<size_t>(page)] = 1;
+  return page;
+}
+
+void PagePool::retain(PageId page) {
+  assert(page >= 0 && page < total_pages() && references_[static_cast<size_t>(page)] > 0 && "retain of a free page");
+  ++references_[static_cast<size_t>(page)];
+}
+
+void PagePool::release(PageId page) {
+  if (page == kNoPage) return;
+  assert(page >= 0 && page < total_pages() && references_[static_cast<size_t>(page)] > 0 && "release of a free page");
+  if (references_[static_cast<size_t>(page)] == 0) return;
+  if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+}
+
+int32_t PagePool::pages_for(int32_t tokens, int32_t chunk) const {
+  int64_t pages = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t page_tokens = views_[g].geometry.page_tokens;
+    int64_t needed = (int64_t{tokens} + page_tokens - 1) / page_tokens;
+    if (groups_[g].window > 0) {
+      // Behind the first new position: window − 1 positions to attend to and the restorable ones; in front: a chunk.
+      // Neither end need stand at a page's border, hence one page more.
+      const int64_t span = int64_t{groups_[g].window} - 1 + groups_[g].restorable + std::max(chunk, 1);
+      needed = std::min(needed, (span + page_tokens - 1) / page_tokens + 1);
+    }
+    pages += needed;
+  }
+  return static_cast<int32_t>(std::min<int64_t>(pages, std::numeric_limits<int32_t>::max()));
+}
+
+}  // namespace banter::kv
