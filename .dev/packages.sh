@@ -12,7 +12,7 @@ packages_of() {
     build) echo g++:g++ cmake:cmake ninja:ninja-build libpcre2-dev libutf8proc-dev nlohmann-json3-dev libconcurrentqueue-dev \
       libcli11-dev libgtest-dev ;;
     test) echo python3:python3 pkg-config:pkg-config ;;
-    check) echo python3:python3 git:git clang-format-14:clang-format-14 ;;
+    check) echo python3:python3 git:git g++:g++ clang-format-14:clang-format-14 ;;
     fetch) python_with_pip >/dev/null || echo python3 python3-pip ;;
     fuzz) echo clang++:clang libclang-rt-14-dev ;;
   esac

@@ -18,6 +18,7 @@ BANTER_API int BANTER_CALL banter_open(const char* path);
 BANTER_API void BANTER_CALL banter_close(void);
 """
 GOOD = {
+    "README.md": "[header](sdk/include/banter/banter.h#top), [elsewhere](https://example.com)\n```c\nint main(void) { return 0; }\n```\n",
     ".clang-format": (HERE.parents[1] / ".clang-format").read_text(),
     "sdk/include/banter/banter.h": GOOD_HEADER,
     "sdk/cmake/banter.exports": "banter_close\nbanter_open\n",
@@ -58,6 +59,8 @@ BAD = [
     ("words", {"README.md": f"see https://{HOST}/simple\n"}, "names a package registry's host"),
     ("words", {"dev": f"cd {HOME}\n"}, "an absolute path of one machine"),
     ("words", {"sdk/src/base/a.h": "<<<<<<< HEAD\n"}, "a merge conflict's mark"),
+    ("documents", {"README.md": "[gone](sdk/docs/gone.md)\n"}, "links to sdk/docs/gone.md, which is not there"),
+    ("documents", {"README.md": "```c\nint main(void) { return x; }\n```\n"}, "C snippet 1 does not compile"),
     ("tree", {"stuff/a.c": "\n"}, "the top level holds only"),
     ("tree", {"sdk/src/base/a.h": "\n" * 1001}, "1001 lines, the limit is 1000"),
     ("formatting", {"sdk/src/base/a.h": "int   a ;\n"}, "sdk/src/base/a.h:1: not formatted"),
