@@ -69,9 +69,10 @@ BANTER_API banter_result BANTER_CALL banter_engine_create(uint32_t api_version, 
                                                           banter_engine** out_engine);
 
 /** Stops the engine and frees it with all its models and characters. Requests that are still running end without
- * further events; poll them to their end first (banter_cancel()) where the terminal events matter. Bounded: waits for
- * at most the step or the tensor in progress. NULL is a no-op. Thread safety: one thread, while no other uses the
- * engine or its objects. Since: 0.1.0 */
+ *  further events; poll them to their end first (banter_cancel()) where the terminal events matter. Bounded: waits for
+ *  at most the step or the tensor in progress. NULL is a no-op.
+ *  Thread safety: one thread, while no other uses the engine or its objects.
+ *  Since: 0.1.0 */
 BANTER_API void BANTER_CALL banter_engine_destroy(banter_engine* engine);
 
 /** Takes waiting events, oldest first. Made for once a frame; never blocks.
@@ -80,8 +81,9 @@ BANTER_API void BANTER_CALL banter_engine_destroy(banter_engine* engine);
  *  @param capacity   0 is allowed: only ends the life of the events of the previous poll
  *  @param out_count  [out] events written
  *  @returns BANTER_OK (also when there was nothing), BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY (another thread
- * is polling) Thread safety: any thread, one at a time. Borrowed pointers of the previous poll end here. Since: 0.1.0
- */
+ *           is polling)
+ *  Thread safety: any thread, one at a time. Borrowed pointers of the previous poll end here.
+ *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_poll(banter_engine* engine, banter_event* events, size_t stride,
                                                  uint32_t capacity, uint32_t* out_count);
 
@@ -126,8 +128,9 @@ BANTER_API banter_result BANTER_CALL banter_model_load(banter_engine* engine, co
                                                        banter_model** out_model, banter_request_id* out_request);
 
 /** Unloads a model: ends its load or its characters' requests (CANCELLED), frees weights and KV pool on the engine
- * thread. Its characters' handles stay valid until they are destroyed, their requests fail. NULL is a no-op. Thread
- * safety: any thread; does not block. Since: 0.1.0 */
+ *  thread. Its characters' handles stay valid until they are destroyed, their requests fail. NULL is a no-op.
+ *  Thread safety: any thread; does not block.
+ *  Since: 0.1.0 */
 BANTER_API void BANTER_CALL banter_model_release(banter_model* model);
 
 /** Facts about a model that is ready.
@@ -186,12 +189,16 @@ BANTER_API void BANTER_CALL banter_request_config_init(banter_request_config* co
  *  @param config   copied; NULL: no persona, defaults
  *  @param out_npc  [out] NULL on failure; release with banter_npc_destroy()
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT (the message names the field), BANTER_ERROR_BUSY,
- * BANTER_ERROR_OUT_OF_MEMORY Thread safety: any thread; does not block. Since: 0.1.0 */
+ *           BANTER_ERROR_OUT_OF_MEMORY
+ *  Thread safety: any thread; does not block.
+ *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_npc_create(banter_model* model, const banter_npc_config* config,
                                                        banter_npc** out_npc);
 
 /** Ends a character: its running requests end with CANCELLED (their event's npc is the old handle: compare, do not
- * use), its KV pages return to the pool. NULL is a no-op. Thread safety: any thread; does not block. Since: 0.1.0 */
+ *  use), its KV pages return to the pool. NULL is a no-op.
+ *  Thread safety: any thread; does not block.
+ *  Since: 0.1.0 */
 BANTER_API void BANTER_CALL banter_npc_destroy(banter_npc* npc);
 
 /** The player says something; the character replies in TEXT events, then DONE. Requests of one character run one after
