@@ -8,8 +8,8 @@
 namespace banter::sampling {
 
 /** For every earlier place at which the last m tokens occurred already, m >= allowed_length, the token that followed
- * there is lowered by multiplier * base^(m - allowed_length), m being the longest such repeat for that token. A repeat
- * ends at a breaker. Needs Workspace::reserve() with this window. */
+ *  there is lowered by multiplier * base^(m - allowed_length), m being the longest such repeat for that token. A repeat
+ *  ends at a breaker. Needs Workspace::reserve() with this window. */
 class Dry {
  public:
   /** @param capacity  of the history */

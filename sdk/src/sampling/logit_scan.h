@@ -45,7 +45,7 @@ inline float exp_nonpositive(float x) {
 }
 
 /** One vocabulary of logits, with the maximum of each block. NaN counts as absent everywhere; +inf is replaced by -inf
- * in the constructor. Views caller's memory: valid while `logits` and `workspace` are, and `logits` are not changed. */
+ *  in the constructor. Views caller's memory: valid while `logits` and `workspace` are, and `logits` are not changed. */
 class LogitScan {
  public:
   /** One pass over `logits`. */
@@ -57,7 +57,7 @@ class LogitScan {
   /** Lowest id among the largest logits. Precondition: not empty. */
   TokenId argmax() const;
   /** A value that at least `k` logits reach (kNoLogit when only that is known): everything below it is not in the top
-   * k. */
+   *  k. */
   float lower_bound_of_top(size_t k);
   /** Replaces workspace.candidates by the tokens with logit >= threshold (weights 0), ids ascending. */
   void collect(float threshold);

@@ -61,7 +61,7 @@ class Chain final : public Sampler {
   double filter(LogitScan& scan, double coin);
   double filter_mirostat(LogitScan& scan);
   /** Top-k, or without it the tokens that the later filters could keep. @returns the sum of weights before any was
-   * dropped */
+   *  dropped */
   double first_candidates(LogitScan& scan);
   /** The same for top-p without top-k; tokens below `floor` will be dropped by min-p anyway. */
   double nucleus_candidates(LogitScan& scan, float floor);

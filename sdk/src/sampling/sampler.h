@@ -21,7 +21,7 @@ using TokenId = int32_t;
  *  stays greedy). Ranges are checked by validate().
  *
  *  Every filter works on the probabilities that the filters before it left, renormalised; top-p and typical keep the
- * token that reaches the mass; equal logits rank by id, lowest first; at least one token always survives. */
+ *  token that reaches the mass; equal logits rank by id, lowest first; at least one token always survives. */
 struct SamplingParams {
   uint64_t seed = 0;
   float temperature = 0.7f;         // [0, 10]
@@ -40,10 +40,10 @@ struct SamplingParams {
   float xtc_probability = 0.0f;     // [0, 1]; 0 = off
   float xtc_threshold = 0.1f;       // [0, 1]; > 0.5 never acts
   int32_t mirostat = 0;             // 0 or 2
-  float mirostat_tau = 5.0f, mirostat_eta = 0.1f;     // (0, 100] bits of surprise aimed at, (0, 1] learning rate
-  std::vector<std::pair<TokenId, float>> logit_bias;  // finite, or -inf to ban; several for one token add up
-  std::vector<std::vector<TokenId>> dry_breakers;  // sequences that a DRY match may not cross; a breaker of one token
-                                                   // is never penalised itself
+  float mirostat_tau = 5.0f, mirostat_eta = 0.1f;          // (0, 100] bits of surprise aimed at, (0, 1] learning rate
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // finite, or -inf to ban; several for one token add up
+  /** Sequences that a DRY match may not cross. A breaker of one token is never penalised itself. */
+  std::vector<std::vector<TokenId>> dry_breakers = {};
 };
 
 /** INVALID_ARGUMENT naming the field, its value and its range. */
@@ -57,7 +57,7 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 2> key, std::array<uint32_t,
 
 /** Counter for the draw of the `index`-th token of a reply (< 2^40) after `rollbacks` (< 2^24) rollbacks of that reply.
  *  A token drawn again in place of a rejected one needs a fresh number: with the old one, the neighbours of the
- * rejected token would be preferred. Without rollbacks this is `index`. */
+ *  rejected token would be preferred. Without rollbacks this is `index`. */
 constexpr uint64_t draw_position(uint64_t index, uint32_t rollbacks) {
   return index | uint64_t{rollbacks} << 40;
 }
@@ -68,8 +68,8 @@ struct TokenProbability {
   float probability;
 };
 
-/** Scratch memory of sample(), about 30 bytes per vocabulary entry. Samplers that are used by one thread share one, so
- * that many requests cost little. Filled with sizes by Sampler::create; never touched by two threads at once. */
+/** Scratch memory of sample(), about 32 bytes per vocabulary entry. Samplers that are used by one thread share one, so
+ *  that many requests cost little. Filled with sizes by Sampler::create; never touched by two threads at once. */
 class Workspace;
 std::shared_ptr<Workspace> make_workspace();
 
@@ -78,8 +78,8 @@ std::shared_ptr<Workspace> make_workspace();
  *
  *  Deterministic: the same parameters, history, logits and position give the same token on every machine and for every
  *  thread. Sums have a fixed order, exp() is our own, and no step depends on the width of vector registers; what is
- * left to the platform is the C library's log() (typical, top-p without top-k, min-p, mirostat), where a difference in
- * the last bit could only move a token that lies exactly on a filter's border. */
+ *  left to the platform is the C library's log() (typical, top-p without top-k, min-p, mirostat), where a difference in
+ *  the last bit could only move a token that lies exactly on a filter's border. */
 class Sampler {
  public:
   /** @param max_tokens  most tokens of history (prompt and reply) it will be shown; beyond it the oldest are forgotten
@@ -100,7 +100,7 @@ class Sampler {
    *  learns here, from the token of the last sample(); sample() itself changes no state. */
   virtual void accept(TokenId token) = 0;
   /** Takes the newest `count` accepted tokens back, as if they had never been accepted (banned strings, rejected
-   * drafts). Clamped to what is remembered. */
+   *  drafts). Clamped to what is remembered. */
   virtual void rollback(int32_t count) = 0;
 };
 

@@ -42,7 +42,7 @@ class TokenHistory {
 };
 
 /** How often each token occurs among the last few: open addressing with linear probing, no allocation after
- * construction. */
+ *  construction. */
 class TokenCounts {
  public:
   struct Slot {

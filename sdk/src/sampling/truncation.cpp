@@ -29,7 +29,7 @@ size_t median(const std::vector<Candidate>& s, size_t a, size_t b, size_t c) {
 }
 
 /** Where the running weight, in the order of before(), reaches `target`. Quickselect by weight: O(n). Should the pivots
- * be bad (only a hostile model makes them so), what is left is sorted. Permutes `s`. Precondition: s is not empty. */
+ *  be bad (only a hostile model makes them so), what is left is sorted. Permutes `s`. Precondition: s is not empty. */
 Cut weighted_cut(std::vector<Candidate>& s, double target) {
   constexpr size_t kSmall = 48;
   size_t low = 0, high = s.size();

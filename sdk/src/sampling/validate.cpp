@@ -10,7 +10,7 @@ namespace {
 
 std::string number(double value) {
   char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
+  std::snprintf(text, sizeof text, "%.7g", value);
   return text;
 }
 

@@ -1,0 +1,573 @@
+// Sampling parameters, random numbers, the filters against float64 answers, draws, history and rollback.
+#include "sampling/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <new>
+#include <random>
+
+#include "sampling/logit_scan.h"
+#include "sampling/token_history.h"
+#include "unit/sampler_goldens.h"
+
+namespace {
+thread_local long allocations = 0;
+}
+
+// Counts every allocation of this program. The sanitizers' own operators are replaced, their malloc is not.
+// Not inlined: g++ would take our free() for a mismatch with its own idea of new.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace banter::sampling {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+SamplingParams all_off() {
+  SamplingParams p;
+  p.temperature = 1.0f;
+  p.top_k = 0;
+  p.top_p = 1.0f;
+  p.min_p = 0.0f;
+  return p;
+}
+
+std::unique_ptr<Sampler> make(const SamplingParams& params, int32_t vocabulary, int32_t max_tokens = 256) {
+  auto sampler = Sampler::create(params, vocabulary, max_tokens);
+  EXPECT_TRUE(sampler) << sampler.error().message;
+  return std::move(*sampler);
+}
+
+std::vector<float> random_logits(size_t n, uint32_t seed) {
+  std::mt19937 bits(seed);
+  std::vector<float> logits(n);
+  // No std::normal_distribution: its numbers differ between standard libraries.
+  for (float& x : logits) {
+    x = 0;
+    for (int i = 0; i < 6; ++i) x += static_cast<float>(bits() >> 8) * 0x1p-24f - 0.5f;
+    x *= 4.0f;
+  }
+  return logits;
+}
+
+TEST(Philox, matches_the_known_answers_of_its_authors) {
+  using Four = std::array<uint32_t, 4>;
+  EXPECT_EQ(philox({0, 0}, {0, 0, 0, 0}), (Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  const uint32_t ones = 0xffffffff;
+  EXPECT_EQ(philox({ones, ones}, {ones, ones, ones, ones}), (Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0xa4093822, 0x299f31d0}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
+            (Four{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(philox(0x0123456789abcdef, 0xfedcba9876543210),
+            philox({0x89abcdef, 0x01234567}, {0x76543210, 0xfedcba98, 0, 0}));
+  EXPECT_NE(draw_position(7, 0), draw_position(7, 1));
+  EXPECT_EQ(draw_position(7, 0), 7u);
+}
+
+TEST(Exponential, is_within_its_bound_and_zero_far_below) {
+  double worst = 0.0;
+  for (float x = 0.0f; x > -86.9f; x -= 0.000937f)
+    worst = std::max(worst, std::fabs(exp_nonpositive(x) / std::exp(double{x}) - 1.0));
+  EXPECT_LT(worst, 3e-7);
+  EXPECT_EQ(exp_nonpositive(0.0f), 1.0f);
+  EXPECT_EQ(exp_nonpositive(-0.0f), 1.0f);
+  for (const float x : {-87.5f, -1e30f, -kInf, kNan}) EXPECT_EQ(exp_nonpositive(x), 0.0f) << x;
+}
+
+TEST(Sampler, keeps_the_tokens_and_probabilities_of_the_float64_answers) {
+  for (const SamplerGolden& golden : sampler_goldens()) {
+    SCOPED_TRACE(golden.name);
+    const auto sampler = make(golden.params, kGoldenVocabulary);
+    for (const TokenId token : golden.history) sampler->accept(token);
+    std::vector<float> logits(golden.logits->begin(), golden.logits->end());
+    const auto got = sampler->distribution(logits, golden.banned, 0);
+    ASSERT_EQ(got.size(), golden.expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].token, golden.expected[i].token);
+      EXPECT_NEAR(got[i].probability, golden.expected[i].probability, 5e-6 * golden.expected[i].probability + 1e-12);
+    }
+  }
+}
+
+/** Pearson's statistic of `draws` draws against the sampler's own distribution (whose right answers are tested above). */
+void expect_draws_follow_distribution(const SamplingParams& params, std::vector<float> logits) {
+  const auto sampler = make(params, static_cast<int32_t>(logits.size()));
+  std::vector<float> scratch = logits;
+  const auto span = sampler->distribution(scratch, {}, 0);
+  const std::vector<TokenProbability> expected(span.begin(), span.end());
+  constexpr int kDraws = 50000;
+  std::map<TokenId, int> seen;
+  for (int i = 0; i < kDraws; ++i) {
+    scratch = logits;
+    ++seen[sampler->sample(scratch, {}, static_cast<uint64_t>(i))];
+  }
+  double statistic = 0.0, degrees = -1.0, rare_expected = 0.0, rare_seen = 0.0;
+  const auto add = [&](double want, double got) {
+    statistic += (got - want) * (got - want) / want;
+    degrees += 1.0;
+  };
+  for (const TokenProbability& p : expected) {
+    const double want = double{p.probability} * kDraws;
+    const double got = seen[p.token];
+    if (want >= 10.0) {
+      add(want, got);
+    } else {
+      rare_expected += want;
+      rare_seen += got;
+    }
+    seen.erase(p.token);
+  }
+  if (rare_expected >= 5.0) add(rare_expected, rare_seen);
+  EXPECT_TRUE(seen.empty()) << "token " << seen.begin()->first << " has no probability and was drawn";
+  // The statistic has mean `degrees` and variance 2 degrees; the seed is fixed, so 4.5 sigma never flickers.
+  EXPECT_LT(statistic, degrees + 4.5 * std::sqrt(2.0 * degrees)) << "degrees of freedom " << degrees;
+  EXPECT_GE(degrees, 2.0);
+}
+
+TEST(Sampler, draws_as_often_as_the_probabilities_say) {
+  SamplingParams p = all_off();
+  p.seed = 1;
+  expect_draws_follow_distribution(p, random_logits(300, 3));  // three blocks, no candidates built
+  p.temperature = 2.5f;
+  expect_draws_follow_distribution(p, random_logits(128, 4));
+  SamplingParams defaults;
+  defaults.seed = 2;
+  defaults.min_p = 0.01f;
+  expect_draws_follow_distribution(defaults, {kSpread.begin(), kSpread.end()});
+  p = all_off();
+  p.mirostat = 2;
+  p.mirostat_tau = 2.0f;
+  expect_draws_follow_distribution(p, {kSpread.begin(), kSpread.end()});
+}
+
+TEST(Sampler, xtc_acts_as_often_as_its_probability_says) {
+  SamplingParams p = all_off();
+  p.xtc_probability = 0.3f;
+  const auto sampler = make(p, kGoldenVocabulary);
+  int acted = 0;
+  constexpr int kTries = 20000;
+  for (uint64_t i = 0; i < kTries; ++i) {
+    std::vector<float> logits(kSpread.begin(), kSpread.end());
+    acted += sampler->distribution(logits, {}, i).size() < kGoldenVocabulary;
+  }
+  EXPECT_NEAR(acted, 0.3 * kTries, 4.5 * std::sqrt(kTries * 0.3 * 0.7));
+}
+
+TEST(Sampler, a_draw_depends_on_seed_and_position_only) {
+  SamplingParams p = all_off();
+  p.seed = 99;
+  const std::vector<float> base = random_logits(500, 5);
+  std::vector<TokenId> forward, backward;
+  const auto a = make(p, 500), b = make(p, 500);
+  for (uint64_t i = 0; i < 50; ++i) {
+    std::vector<float> logits = base;
+    forward.push_back(a->sample(logits, {}, i));
+  }
+  for (uint64_t i = 50; i-- > 0;) {
+    std::vector<float> logits = base;
+    backward.push_back(b->sample(logits, {}, i));
+  }
+  std::reverse(backward.begin(), backward.end());
+  EXPECT_EQ(forward, backward);
+  p.seed = 100;
+  const auto c = make(p, 500);
+  std::vector<TokenId> other;
+  for (uint64_t i = 0; i < 50; ++i) {
+    std::vector<float> logits = base;
+    other.push_back(c->sample(logits, {}, i));
+  }
+  EXPECT_NE(forward, other);
+}
+
+TEST(Sampler, greedy_takes_the_lowest_of_equal_tokens_across_blocks) {
+  SamplingParams p = all_off();
+  p.temperature = 0.0f;
+  const auto sampler = make(p, 1000);
+  std::vector<float> logits(1000, -3.0f);
+  logits[900] = logits[400] = logits[131] = 2.0f;
+  EXPECT_EQ(sampler->sample(logits, {}, 0), 131);
+  const TokenId banned[] = {131};
+  EXPECT_EQ(sampler->sample(logits, banned, 0), 400);
+  std::fill(logits.begin(), logits.end(), 0.0f);
+  logits[0] = -0.0f;  // equal to 0
+  EXPECT_EQ(sampler->sample(logits, {}, 0), 0);
+}
+
+TEST(Sampler, non_finite_logits_are_never_chosen_and_never_hide_others) {
+  std::vector<SamplingParams> chains(8, all_off());
+  chains[0].temperature = 0.0f;
+  chains[1] = SamplingParams{};
+  chains[2].top_p = 0.9f;
+  chains[3].typical_p = 0.9f;
+  chains[4].min_p = 0.1f;
+  chains[5].mirostat = 2;
+  chains[6].xtc_probability = 1.0f;
+  for (const SamplingParams& chain : chains) {
+    const auto sampler = make(chain, 300);
+    for (size_t place = 0; place < 300; ++place) {
+      std::vector<float> logits(300, kNan);
+      for (size_t i = 0; i < 300; i += 3) logits[i] = kInf;
+      for (size_t i = 1; i < 300; i += 3) logits[i] = -kInf;
+      logits[place] = -5.0f;
+      EXPECT_EQ(sampler->sample(logits, {}, place), static_cast<TokenId>(place));
+    }
+    for (const float nothing : {kNan, kInf, -kInf}) {
+      std::vector<float> logits(300, nothing);
+      EXPECT_EQ(sampler->sample(logits, {}, 0), -1);
+      EXPECT_TRUE(sampler->distribution(logits, {}, 0).empty());
+    }
+  }
+}
+
+TEST(Sampler, gives_minus_one_when_all_is_banned_and_ignores_foreign_ids) {
+  SamplingParams p;
+  const auto sampler = make(p, 5);
+  std::vector<float> logits = {1, 2, 3, 4, 5};
+  const TokenId all[] = {4, 3, 2, 1, 0, 0};
+  EXPECT_EQ(sampler->sample(logits, all, 0), -1);
+  logits = {1, 2, 3, 4, 5};
+  const TokenId foreign[] = {-1, 5, 1 << 30, std::numeric_limits<TokenId>::min(), 0, 1, 2, 4};
+  EXPECT_EQ(sampler->sample(logits, foreign, 0), 3);
+  std::vector<float> none;
+  EXPECT_EQ(sampler->sample(none, {}, 0), -1);
+  std::vector<float> longer(9, 0.0f);  // only the vocabulary's part counts
+  longer[8] = 50.0f;
+  EXPECT_LT(sampler->sample(longer, {}, 0), 5);
+}
+
+TEST(Sampler, extreme_logits_and_temperatures_stay_sane) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  for (const float temperature : {1e-40f, 1e-6f, 10.0f}) {
+    SamplingParams p = all_off();
+    p.temperature = temperature;
+    p.repetition_penalty = 0.01f;
+    p.frequency_penalty = -10.0f;
+    const auto sampler = make(p, 4);
+    sampler->accept(1);
+    std::vector<float> logits = {kMax, kMax, -kMax, 0.0f};
+    const TokenId token = sampler->sample(logits, {}, 0);
+    EXPECT_TRUE(token == 0 || token == 1) << token;
+  }
+  SamplingParams p = all_off();  // XTC leaves tokens whose weights would all vanish beside the removed ones
+  p.xtc_probability = 1.0f;
+  p.xtc_threshold = 0.0f;
+  std::vector<float> logits = {0.0f, -300.0f, -301.0f};
+  EXPECT_EQ(make(p, 3)->sample(logits, {}, 0), 2);
+}
+
+TEST(Sampler, bias_adds_up_and_minus_infinity_bans) {
+  SamplingParams p = all_off();
+  p.temperature = 0.0f;
+  p.logit_bias = {{0, 1.0f}, {0, 1.5f}, {2, -kInf}};
+  const auto sampler = make(p, 3);
+  std::vector<float> logits = {0.0f, 2.0f, 9.0f};
+  EXPECT_EQ(sampler->sample(logits, {}, 0), 0);
+  logits = {kNan, -kInf, 9.0f};
+  EXPECT_EQ(sampler->sample(logits, {}, 0), -1);
+}
+
+TEST(Sampler, mirostat_approaches_the_surprise_it_aims_at) {
+  SamplingParams p = all_off();
+  p.mirostat = 2;
+  p.mirostat_tau = 3.0f;
+  const std::vector<float> base = random_logits(2000, 11);
+  const auto sampler = make(p, 2000, 4000);
+  double surprise = 0.0;
+  constexpr int kSteps = 2000;
+  for (int i = 0; i < kSteps; ++i) {
+    std::vector<float> logits = base;
+    const auto span = sampler->distribution(logits, {}, static_cast<uint64_t>(i));
+    const std::vector<TokenProbability> p_now(span.begin(), span.end());
+    logits = base;
+    const TokenId token = sampler->sample(logits, {}, static_cast<uint64_t>(i));
+    const auto it = std::find_if(p_now.begin(), p_now.end(), [token](const auto& e) { return e.token == token; });
+    ASSERT_NE(it, p_now.end());
+    if (i >= kSteps / 2) surprise -= std::log2(it->probability);
+    sampler->accept(token);
+  }
+  EXPECT_NEAR(surprise / (kSteps / 2), 3.0, 0.1);
+}
+
+/** Everything that remembers tokens, at once. */
+SamplingParams with_memory() {
+  SamplingParams p = all_off();
+  p.repetition_penalty = 1.2f;
+  p.frequency_penalty = 0.3f;
+  p.penalty_last_n = 7;
+  p.dry_multiplier = 0.5f;
+  p.dry_allowed_length = 1;
+  p.dry_breakers = {{3, 4}, {6}};
+  return p;
+}
+
+std::vector<TokenProbability> probabilities(Sampler& sampler, std::vector<float> logits) {
+  const auto span = sampler.distribution(logits, {}, 0);
+  return {span.begin(), span.end()};
+}
+
+bool same(const std::vector<TokenProbability>& a, const std::vector<TokenProbability>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.token == y.token && x.probability == y.probability; });
+}
+
+TEST(Sampler, rollback_is_as_if_the_tokens_had_never_come) {
+  const std::vector<float> logits = random_logits(8, 21);
+  std::mt19937 bits(8);
+  for (int round = 0; round < 300; ++round) {
+    const auto rolled = make(with_memory(), 8, 64), fresh = make(with_memory(), 8, 64);
+    std::vector<TokenId> kept;
+    for (int step = 0; step < 40; ++step) {
+      if (bits() % 4 == 0) {
+        const auto drop = std::min<size_t>(bits() % 5, kept.size());
+        rolled->rollback(static_cast<int32_t>(drop));
+        kept.resize(kept.size() - drop);
+      } else {
+        kept.push_back(static_cast<TokenId>(bits() % 8));
+        rolled->accept(kept.back());
+      }
+    }
+    for (const TokenId token : kept) fresh->accept(token);
+    ASSERT_TRUE(same(probabilities(*rolled, logits), probabilities(*fresh, logits))) << "round " << round;
+  }
+}
+
+TEST(Sampler, rollback_restores_mirostat) {
+  SamplingParams p = all_off();
+  p.mirostat = 2;
+  p.mirostat_tau = 1.0f;
+  p.mirostat_eta = 1.0f;
+  const std::vector<float> base = random_logits(100, 31);
+  const auto sampler = make(p, 100);
+  const auto before = probabilities(*sampler, base);
+  for (uint64_t i = 0; i < 5; ++i) {
+    std::vector<float> logits = base;
+    sampler->accept(sampler->sample(logits, {}, i));
+  }
+  EXPECT_FALSE(same(probabilities(*sampler, base), before));
+  sampler->rollback(5);
+  EXPECT_TRUE(same(probabilities(*sampler, base), before));
+  sampler->rollback(1000);
+  sampler->rollback(-1);
+}
+
+TEST(Sampler, history_beyond_its_size_forgets_the_oldest) {
+  SamplingParams p = all_off();
+  p.presence_penalty = 10.0f;
+  p.penalty_last_n = -1;
+  p.dry_multiplier = 1.0f;
+  const auto sampler = make(p, 40, 16);
+  for (TokenId t = 0; t < 40; ++t) sampler->accept(t);
+  std::vector<float> logits(40, 0.0f);
+  const auto got = sampler->distribution(logits, {}, 0);
+  for (const TokenProbability& e : got) EXPECT_EQ(e.probability > 0.01f, e.token < 24) << e.token;
+  sampler->rollback(40);
+  logits.assign(40, 0.0f);
+  EXPECT_FLOAT_EQ(sampler->distribution(logits, {}, 0)[39].probability, 1.0f / 40);
+}
+
+TEST(TokenCounts, counts_like_a_map) {
+  TokenCounts counts(20);
+  std::map<TokenId, int> expected;
+  std::vector<TokenId> present;
+  std::mt19937 bits(5);
+  for (int step = 0; step < 20000; ++step) {
+    if (present.size() < 20 && bits() % 2 == 0) {
+      present.push_back(static_cast<TokenId>(bits() % 64) * 4096);
+      counts.add(present.back());
+      ++expected[present.back()];
+    } else if (!present.empty()) {
+      const size_t i = bits() % present.size();
+      counts.remove(present[i]);
+      if (--expected[present[i]] == 0) expected.erase(present[i]);
+      present.erase(present.begin() + static_cast<ptrdiff_t>(i));
+    }
+    std::map<TokenId, int> got;
+    for (const auto& slot : counts.slots())
+      if (slot.count != 0) got[slot.token] += slot.count;
+    ASSERT_EQ(got, expected) << "step " << step;
+  }
+}
+
+TEST(Dry, agrees_with_a_quadratic_search) {
+  std::mt19937 bits(77);
+  for (int round = 0; round < 400; ++round) {
+    SamplingParams p = all_off();
+    p.dry_multiplier = 1.0f;
+    p.dry_base = 2.0f;
+    p.dry_allowed_length = 1 + static_cast<int32_t>(bits() % 3);
+    p.dry_breakers = {{2, 2}, {1, 0, 1}};
+    const auto sampler = make(p, 3, 128);
+    std::vector<TokenId> history(bits() % 60);
+    for (TokenId& t : history) sampler->accept(t = static_cast<TokenId>(bits() % 3));
+
+    size_t limit = history.size();
+    for (const auto& breaker : p.dry_breakers)
+      for (size_t end = breaker.size(); end <= history.size(); ++end)
+        if (std::equal(breaker.begin(), breaker.end(), history.begin() + static_cast<ptrdiff_t>(end - breaker.size())))
+          limit = std::min(limit, history.size() - end);
+    std::array<double, 3> weights = {1, 1, 1};
+    for (TokenId token = 0; token < 3; ++token) {
+      size_t longest = 0;
+      for (size_t i = 1; i < history.size(); ++i) {
+        size_t length = 0;
+        while (length < std::min(limit, i) && history[i - 1 - length] == history[history.size() - 1 - length]) ++length;
+        if (history[i] == token) longest = std::max(longest, length);
+      }
+      const auto allowed = static_cast<size_t>(p.dry_allowed_length);
+      if (longest >= allowed) weights[static_cast<size_t>(token)] = std::exp(-std::pow(2.0, longest - allowed));
+    }
+    std::vector<float> logits(3, 0.0f);
+    const auto got = sampler->distribution(logits, {}, 0);
+    const double total = weights[0] + weights[1] + weights[2];
+    for (size_t i = 0; i < 3; ++i) ASSERT_NEAR(got[i].probability, weights[i] / total, 1e-6) << "round " << round;
+  }
+}
+
+TEST(Sampler, allocates_nothing_after_creation) {
+  SamplingParams everything = with_memory();
+  everything.top_k = 50;
+  everything.typical_p = 0.95f;
+  everything.top_p = 0.95f;
+  everything.min_p = 0.01f;
+  everything.xtc_probability = 0.5f;
+  SamplingParams whole = everything;
+  whole.top_k = 0;
+  SamplingParams nucleus = all_off();
+  nucleus.top_p = 0.999f;
+  SamplingParams miro = with_memory();
+  miro.mirostat = 2;
+  SamplingParams greedy = with_memory();
+  greedy.temperature = 0.0f;
+  const std::vector<float> base = random_logits(5000, 6);
+  for (const SamplingParams& p : {everything, whole, nucleus, miro, greedy, all_off(), SamplingParams{}}) {
+    const auto sampler = make(p, 5000, 100);
+    std::vector<float> logits = base;
+    const TokenId banned[] = {17, 4000};
+    const long before = allocations;
+    for (uint64_t i = 0; i < 300; ++i) {
+      std::copy(base.begin(), base.end(), logits.begin());
+      sampler->accept(sampler->sample(logits, banned, i) % 8);
+      sampler->distribution(logits, banned, i);
+      if (i % 10 == 0) sampler->rollback(3);
+    }
+    EXPECT_EQ(allocations, before);
+  }
+}
+
+TEST(Sampler, samplers_of_different_sizes_share_one_workspace) {
+  const auto workspace = make_workspace();
+  SamplingParams p = with_memory();
+  auto small = Sampler::create(p, 8, 32, workspace), large = Sampler::create(p, 3000, 64, workspace);
+  ASSERT_TRUE(small && large);
+  const auto alone = make(p, 8, 32);
+  const std::vector<float> few = random_logits(8, 1), many = random_logits(3000, 2);
+  for (uint64_t i = 0; i < 60; ++i) {
+    std::vector<float> a = few, b = few, c = many;
+    const TokenId token = (*small)->sample(a, {}, i);
+    ASSERT_EQ(token, alone->sample(b, {}, i));
+    (*large)->accept((*large)->sample(c, {}, i));
+    (*small)->accept(token);
+    alone->accept(token);
+  }
+}
+
+void expect_refused(const SamplingParams& p, const std::string& field, const std::string& value,
+                    const std::string& range) {
+  const Result<void> valid = validate(p, 100);
+  ASSERT_FALSE(valid) << field << " = " << value << " was accepted";
+  EXPECT_EQ(valid.error().code, BANTER_ERROR_INVALID_ARGUMENT);
+  for (const std::string& part : {field + " is " + value, range})
+    EXPECT_NE(valid.error().message.find(part), std::string::npos) << valid.error().message << "\nlacks " << part;
+  EXPECT_FALSE(Sampler::create(p, 100, 10));
+}
+
+TEST(Validate, names_field_value_and_range) {
+  struct Case {
+    const char* field;
+    float SamplingParams::*member;
+    std::vector<float> wrong, right;
+    const char* range;
+  };
+  const Case cases[] = {
+      {"temperature", &SamplingParams::temperature, {-0.5f, 10.5f, kInf}, {0, 10}, "[0, 10]"},
+      {"top_p", &SamplingParams::top_p, {0, 1.5f, -1}, {1e-6f, 1}, "(0, 1]"},
+      {"min_p", &SamplingParams::min_p, {-0.25f, 1}, {0, 0.99f}, "[0, 1)"},
+      {"typical_p", &SamplingParams::typical_p, {0, 2}, {0.5f, 1}, "(0, 1]"},
+      {"repetition_penalty", &SamplingParams::repetition_penalty, {0, 11}, {0.01f, 10}, "[0.01, 10]"},
+      {"presence_penalty", &SamplingParams::presence_penalty, {-11, 11}, {-10, 10}, "[-10, 10]"},
+      {"frequency_penalty", &SamplingParams::frequency_penalty, {-11, 11}, {-10, 10}, "[-10, 10]"},
+      {"dry_multiplier", &SamplingParams::dry_multiplier, {-1, 101}, {0, 100}, "[0, 100]"},
+      {"dry_base", &SamplingParams::dry_base, {0.5f, 11}, {1, 10}, "[1, 10]"},
+      {"xtc_probability", &SamplingParams::xtc_probability, {-1, 2}, {0, 1}, "[0, 1]"},
+      {"xtc_threshold", &SamplingParams::xtc_threshold, {-1, 2}, {0, 1}, "[0, 1]"},
+      {"mirostat_tau", &SamplingParams::mirostat_tau, {0, 101}, {100}, "(0, 100]"},
+      {"mirostat_eta", &SamplingParams::mirostat_eta, {0, 2}, {1}, "(0, 1]"},
+  };
+  for (const Case& c : cases) {
+    for (const float value : c.wrong) {
+      SamplingParams p;
+      p.*c.member = value;
+      char text[40];
+      std::snprintf(text, sizeof text, "%.7g", double{value});
+      expect_refused(p, c.field, text, c.range);
+    }
+    SamplingParams nan;
+    nan.*c.member = kNan;
+    EXPECT_FALSE(validate(nan, 100)) << c.field;
+    for (const float value : c.right) {
+      SamplingParams p;
+      p.*c.member = value;
+      EXPECT_TRUE(validate(p, 100)) << c.field << " = " << value;
+    }
+  }
+}
+
+TEST(Validate, checks_integers_and_lists) {
+  SamplingParams p;
+  p.top_k = -1;
+  expect_refused(p, "top_k", "-1", "[0, 2147483647]");
+  p = {};
+  p.penalty_last_n = -2;
+  expect_refused(p, "penalty_last_n", "-2", "[-1, 2147483647]");
+  p = {};
+  p.dry_last_n = -2;
+  expect_refused(p, "dry_last_n", "-2", "[-1, 2147483647]");
+  p = {};
+  p.dry_allowed_length = 0;
+  expect_refused(p, "dry_allowed_length", "0", "[1, 2147483647]");
+  p = {};
+  p.mirostat = 1;
+  expect_refused(p, "mirostat", "1", "{0, 2}");
+  p = {};
+  p.logit_bias = {{3, 1.0f}, {100, 1.0f}};
+  expect_refused(p, "logit_bias[1].token", "100", "[0, 99]");
+  p.logit_bias = {{3, kInf}};
+  expect_refused(p, "logit_bias[0].bias", "inf", "[-inf, 3.4e38]");
+  p.logit_bias = {{3, -kInf}, {99, -1e30f}};
+  EXPECT_TRUE(validate(p, 100));
+  p = {};
+  p.dry_breakers = {{1}, {}};
+  expect_refused(p, "dry_breakers[1].length", "0", "[1, 64]");
+  p.dry_breakers = {{1, -1}};
+  expect_refused(p, "dry_breakers[0][1]", "-1", "[0, 99]");
+  EXPECT_FALSE(validate({}, 0));
+  EXPECT_FALSE(Sampler::create({}, 100, 0));
+}
+
+}  // namespace
+}  // namespace banter::sampling
