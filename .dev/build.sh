@@ -43,6 +43,8 @@ configure() {
   grep -q "\"name\": \"$preset\"" CMakePresets.json || fail "there is no preset '$preset'; known: dev release asan tsan fuzz cuda"
   mkdir -p "$folder"
   ! command -v ccache >/dev/null || options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  # Warnings are errors with the compiler that we test with; another one's new warnings must not stop a user's build.
+  case $preset/$(c++ -dumpversion 2>/dev/null || true) in dev/12* | release/12* | cuda/12*) options+=(-DBANTER_WERROR=ON) ;; esac
   with_progress "configuring $preset" "$folder/configure.log" cmake --preset "$preset" "${options[@]}"
   touch "$folder/.configured"
 }
