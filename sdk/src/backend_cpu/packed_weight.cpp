@@ -1,0 +1,360 @@
+#include "backend_cpu/packed_weight.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/half.h"
+
+namespace banter::cpu {
+namespace {
+
+using formats::TensorType;
+
+uint16_t load_u16(const uint8_t* bytes) {
+  return static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
+}
+void store_u16(uint8_t* bytes, uint16_t value) {
+  bytes[0] = static_cast<uint8_t>(value);
+  bytes[1] = static_cast<uint8_t>(value >> 8);
+}
+
+/** One row of 8 blocks (or of 1), unpacked from the file: what packing needs, whatever the type. */
+struct RowCodes {
+  uint8_t code[256];
+  uint16_t d = 0, minimum = 0;  // f16 bits (bf16 for MXFP4)
+  uint8_t scale[16];            // small scales, as their bytes
+  uint8_t small_minimum[16];
+};
+
+void nibbles(const uint8_t* packed, uint8_t* code) {
+  for (int i = 0; i < 16; ++i) {
+    code[i] = packed[i] & 15;
+    code[i + 16] = packed[i] >> 4;
+  }
+}
+
+void fifth_bits(const uint8_t* packed, uint8_t* code) {
+  for (int i = 0; i < 32; ++i) code[i] = static_cast<uint8_t>(code[i] | (packed[i / 8] >> (i % 8) & 1) << 4);
+}
+
+void read_k4(const uint8_t* b, const uint8_t* high, const uint8_t* codes, RowCodes& row) {
+  row.d = load_u16(b);
+  row.minimum = load_u16(b + 2);
+  const uint8_t* packed = b + 4;
+  for (int g = 0; g < 8; ++g) {
+    if (g < 4) {
+      row.scale[g] = packed[g] & 63;
+      row.small_minimum[g] = packed[g + 4] & 63;
+    } else {
+      row.scale[g] = static_cast<uint8_t>((packed[g + 4] & 15) | (packed[g - 4] >> 6) << 4);
+      row.small_minimum[g] = static_cast<uint8_t>(packed[g + 4] >> 4 | (packed[g] >> 6) << 4);
+    }
+    for (int i = 0; i < 32; ++i) {
+      int code = codes[32 * (g / 2) + i] >> (4 * (g & 1)) & 15;
+      if (high != nullptr) code |= (high[i] >> g & 1) << 4;
+      row.code[32 * g + i] = static_cast<uint8_t>(code);
+    }
+  }
+}
+
+void read_q2_k(const uint8_t* b, RowCodes& row) {
+  row.d = load_u16(b + 80);
+  row.minimum = load_u16(b + 82);
+  std::memcpy(row.scale, b, 16);  // scale | minimum << 4, as we keep it
+  for (int i = 0; i < 256; ++i) row.code[i] = b[16 + 32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
+}
+
+void read_q3_k(const uint8_t* b, RowCodes& row) {
+  row.d = load_u16(b + 108);
+  for (int g = 0; g < 16; ++g) {
+    const int low4 = b[96 + g % 8] >> (4 * (g / 8)) & 15;
+    const int high2 = b[104 + g % 4] >> (2 * (g / 4)) & 3;
+    row.scale[g] = static_cast<uint8_t>((low4 | high2 << 4) - 32);
+  }
+  for (int i = 0; i < 256; ++i) {
+    const int low2 = b[32 + 32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
+    row.code[i] = static_cast<uint8_t>(low2 | (b[i % 32] >> (i / 32) & 1) << 2);
+  }
+}
+
+void read_q6_k(const uint8_t* b, RowCodes& row) {
+  row.d = load_u16(b + 208);
+  std::memcpy(row.scale, b + 192, 16);
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128;
+    const int quarter = i % 128 / 32;
+    const int low4 = b[64 * half + 32 * (quarter & 1) + i % 32] >> (4 * (quarter >> 1)) & 15;
+    const int high2 = b[128 + 32 * half + i % 32] >> (2 * quarter) & 3;
+    row.code[i] = static_cast<uint8_t>(low4 | high2 << 4);
+  }
+}
+
+void read_iq4_xs(const uint8_t* b, RowCodes& row) {
+  row.d = load_u16(b);
+  const uint16_t high = load_u16(b + 2);
+  for (int g = 0; g < 8; ++g) {
+    const int low4 = b[4 + g / 2] >> (4 * (g % 2)) & 15;
+    row.scale[g] = static_cast<uint8_t>((low4 | (high >> (2 * g) & 3) << 4) - 32);
+    nibbles(b + 8 + 16 * g, row.code + 32 * g);
+  }
+}
+
+/** Reads the file's block at `b`: 256 elements for K-types, else 32. */
+void read_block(TensorType type, const uint8_t* b, RowCodes& row) {
+  switch (type) {
+    case TensorType::kQ8_0:
+      row.d = load_u16(b);
+      for (int i = 0; i < 32; ++i) row.code[i] = b[2 + i] ^ 0x80;  // q + 128
+      return;
+    case TensorType::kQ4_0:
+    case TensorType::kIQ4_NL:
+      row.d = load_u16(b);
+      return nibbles(b + 2, row.code);
+    case TensorType::kQ4_1:
+      row.d = load_u16(b);
+      row.minimum = load_u16(b + 2);
+      return nibbles(b + 4, row.code);
+    case TensorType::kQ5_0:
+      row.d = load_u16(b);
+      nibbles(b + 6, row.code);
+      return fifth_bits(b + 2, row.code);
+    case TensorType::kQ5_1:
+      row.d = load_u16(b);
+      row.minimum = load_u16(b + 2);
+      nibbles(b + 8, row.code);
+      return fifth_bits(b + 4, row.code);
+    case TensorType::kMXFP4:
+      // 2^(e - 128) as bfloat16: exponent field e - 1, subnormal for e < 2.
+      row.d = static_cast<uint16_t>(b[0] < 2 ? 0x20 << b[0] : (b[0] - 1) << 7);
+      return nibbles(b + 1, row.code);
+    case TensorType::kQ2_K:
+      return read_q2_k(b, row);
+    case TensorType::kQ3_K:
+      return read_q3_k(b, row);
+    case TensorType::kQ4_K:
+      return read_k4(b, nullptr, b + 16, row);
+    case TensorType::kQ5_K:
+      return read_k4(b, b + 16, b + 48, row);
+    case TensorType::kQ6_K:
+      return read_q6_k(b, row);
+    case TensorType::kIQ4_XS:
+      return read_iq4_xs(b, row);
+    case TensorType::kF32:
+    case TensorType::kF16:
+    case TensorType::kBF16:
+      return;
+  }
+}
+
+/** Puts the 32 codes of row r into a block's planes (zeroed before). */
+void store_codes(const PackedForm& form, int r, const uint8_t* code, uint8_t* planes) {
+  uint8_t* extra = planes + form.base_bits * 128;
+  for (int column = 0; column < 32; ++column) {
+    const int g = column / 4;
+    const int at = 4 * r + column % 4;
+    const int low = code[column] & ((1 << form.base_bits) - 1);
+    const int high = code[column] >> form.base_bits;
+    if (form.base_bits == 8) planes[128 * g + at] = static_cast<uint8_t>(low);
+    if (form.base_bits == 4) planes[128 * (g % 4) + at] |= static_cast<uint8_t>(low << (4 * (g / 4)));
+    if (form.base_bits == 2) planes[128 * (g / 4) + at] |= static_cast<uint8_t>(low << (2 * (g % 4)));
+    if (form.extra_bits == 2) extra[128 * (g / 4) + at] |= static_cast<uint8_t>(high << (2 * (g % 4)));
+    if (form.extra_bits == 1) extra[at] |= static_cast<uint8_t>(high << g);
+  }
+}
+
+/** The inverse of store_codes for one element: its value plus the form's zero. */
+int load_code(const PackedForm& form, int r, int column, const uint8_t* planes) {
+  const uint8_t* extra = planes + form.base_bits * 128;
+  const int g = column / 4;
+  const int at = 4 * r + column % 4;
+  int code = 0;
+  if (form.base_bits == 8) code = planes[128 * g + at];
+  if (form.base_bits == 4) code = planes[128 * (g % 4) + at] >> (4 * (g / 4)) & 15;
+  if (form.base_bits == 2) code = planes[128 * (g / 4) + at] >> (2 * (g % 4)) & 3;
+  if (form.extra_bits == 2) code |= (extra[128 * (g / 4) + at] >> (2 * (g % 4)) & 3) << form.base_bits;
+  if (form.extra_bits == 1) code |= (extra[at] >> g & 1) << form.base_bits;
+  if (form.table != kNoTable) code = kTables[form.table][code];
+  return code + form.add;
+}
+
+void store_scales(const PackedForm& form, int r, const RowCodes& row, uint8_t* header) {
+  store_u16(header + 2 * r, row.d);
+  switch (form.scale) {
+    case ScaleKind::kHalf:
+    case ScaleKind::kPower:
+      return;
+    case ScaleKind::kHalfMin:
+      return store_u16(header + 64 + 2 * r, row.minimum);
+    case ScaleKind::kSuper32:
+      for (int g = 0; g < 8; ++g) header[64 + 32 * g + r] = row.scale[g];
+      return;
+    case ScaleKind::kSuper32Min:
+      store_u16(header + 64 + 2 * r, row.minimum);
+      for (int g = 0; g < 8; ++g) {
+        header[128 + 32 * g + r] = row.scale[g];
+        header[384 + 32 * g + r] = row.small_minimum[g];
+      }
+      return;
+    case ScaleKind::kSuper16:
+      for (int g = 0; g < 16; ++g) header[64 + 32 * g + r] = row.scale[g];
+      return;
+    case ScaleKind::kSuper16Min:
+      store_u16(header + 64 + 2 * r, row.minimum);
+      for (int g = 0; g < 16; ++g) header[128 + 32 * g + r] = row.scale[g];
+      return;
+  }
+}
+
+void pack_floats(TensorType type, int64_t first_row, int64_t rows, int64_t cols, const std::byte* data, uint8_t* out) {
+  const size_t element = type == TensorType::kF32 ? 4 : 2;
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* from = data + static_cast<size_t>((first_row + r) * cols) * element;
+    uint8_t* to = out + static_cast<size_t>(r) * element;
+    for (int64_t c = 0; c < cols; ++c)
+      std::memcpy(to + static_cast<size_t>(c) * kPanelRows * element, from + c * element, element);
+  }
+}
+
+float half_at(const uint8_t* header, int r) {
+  return half_to_float(load_u16(header + 2 * r));
+}
+
+/** 32 values of row r of a block; `sub` is the block's index under its header. Products are rounded as dequantize() does. */
+void unpack_block(const PackedForm& form, int r, int sub, const uint8_t* header, const uint8_t* planes, float* y) {
+  static constexpr int kZeros[] = {0, 8, 16, 32, 128};
+  const int zero = kZeros[static_cast<int>(form.zero)];
+  for (int half = 0; half < 2; ++half) {
+    float scale = half_at(header, r);
+    float offset = 0;
+    switch (form.scale) {
+      case ScaleKind::kHalf:
+        break;
+      case ScaleKind::kHalfMin:
+        offset = -half_at(header + 64, r);
+        break;
+      case ScaleKind::kPower:
+        scale = bfloat_to_float(load_u16(header + 2 * r));
+        break;
+      case ScaleKind::kSuper32:
+        scale *= static_cast<float>(static_cast<int8_t>(header[64 + 32 * sub + r]));
+        break;
+      case ScaleKind::kSuper32Min:
+        scale *= static_cast<float>(header[128 + 32 * sub + r]);
+        offset = half_at(header + 64, r) * static_cast<float>(header[384 + 32 * sub + r]);
+        break;
+      case ScaleKind::kSuper16:
+        scale *= static_cast<float>(static_cast<int8_t>(header[64 + 32 * (2 * sub + half) + r]));
+        break;
+      case ScaleKind::kSuper16Min: {
+        const uint8_t both = header[128 + 32 * (2 * sub + half) + r];
+        scale *= static_cast<float>(both & 15);
+        offset = half_at(header + 64, r) * static_cast<float>(both >> 4);
+        break;
+      }
+    }
+    for (int c = 16 * half; c < 16 * half + 16; ++c) {
+      const float value = scale * static_cast<float>(load_code(form, r, c, planes) - zero);
+      y[c] = form.has_min() ? value - offset : value;
+    }
+  }
+}
+
+}  // namespace
+
+FormId form_of(TensorType type) {
+  switch (type) {
+    case TensorType::kF32:
+      return FormId::kF32;
+    case TensorType::kF16:
+      return FormId::kF16;
+    case TensorType::kBF16:
+      return FormId::kBF16;
+    case TensorType::kQ8_0:
+      return FormId::kQ8_0;
+    case TensorType::kQ4_0:
+      return FormId::kQ4_0;
+    case TensorType::kQ4_1:
+      return FormId::kQ4_1;
+    case TensorType::kQ5_0:
+      return FormId::kQ5_0;
+    case TensorType::kQ5_1:
+      return FormId::kQ5_1;
+    case TensorType::kQ2_K:
+      return FormId::kQ2_K;
+    case TensorType::kQ3_K:
+      return FormId::kQ3_K;
+    case TensorType::kQ4_K:
+      return FormId::kQ4_K;
+    case TensorType::kQ5_K:
+      return FormId::kQ5_K;
+    case TensorType::kQ6_K:
+      return FormId::kQ6_K;
+    case TensorType::kIQ4_NL:
+      return FormId::kIQ4_NL;
+    case TensorType::kIQ4_XS:
+      return FormId::kIQ4_XS;
+    case TensorType::kMXFP4:
+      return FormId::kMXFP4;
+  }
+  return FormId::kF32;
+}
+
+size_t panel_bytes(FormId form, int64_t cols) {
+  if (is_quantised(form)) return packed_form(form).panel_bytes(cols / kBlock);
+  return static_cast<size_t>(cols) * kPanelRows * (form == FormId::kF32 ? 4 : 2);
+}
+
+void pack_panel(TensorType type, int64_t rows, int64_t cols, const std::byte* data, int64_t panel, uint8_t* out) {
+  const FormId id = form_of(type);
+  const int64_t first = panel * kPanelRows;
+  const int64_t count = std::min<int64_t>(kPanelRows, rows - first);
+  std::memset(out, 0, panel_bytes(id, cols));
+  if (!is_quantised(id)) return pack_floats(type, first, count, cols, data, out);
+  const PackedForm& form = packed_form(id);
+  const formats::TypeTraits& traits = formats::type_traits(type);
+  const int64_t file_blocks = cols / traits.block_elements;
+  const int blocks_each = static_cast<int>(traits.block_elements) / kBlock;
+  RowCodes row;
+  for (int64_t b = 0; b < file_blocks; ++b) {
+    uint8_t* header = out + static_cast<size_t>(b) * (form.scale_bytes() + blocks_each * form.code_bytes());
+    uint8_t* planes = header + form.scale_bytes();
+    for (int r = 0; r < count; ++r) {
+      const auto* from = reinterpret_cast<const uint8_t*>(data) +
+                         static_cast<size_t>((first + r) * file_blocks + b) * traits.block_bytes;
+      read_block(type, from, row);
+      store_scales(form, r, row, header);
+      for (int k = 0; k < blocks_each; ++k) store_codes(form, r, row.code + kBlock * k, planes + k * form.code_bytes());
+    }
+  }
+}
+
+void unpack_row(const PackedWeight& weight, int64_t row, float scale, float* out) {
+  const uint8_t* panel = weight.panels + static_cast<size_t>(row / kPanelRows) * weight.panel_bytes;
+  const int r = static_cast<int>(row % kPanelRows);
+  if (!is_quantised(weight.form)) {
+    for (int64_t c = 0; c < weight.cols; ++c) {
+      const size_t at = static_cast<size_t>(c) * kPanelRows + static_cast<size_t>(r);
+      if (weight.form == FormId::kF32) {
+        std::memcpy(out + c, panel + 4 * at, 4);
+      } else {
+        const uint16_t bits = load_u16(panel + 2 * at);
+        out[c] = weight.form == FormId::kF16 ? half_to_float(bits) : bfloat_to_float(bits);
+      }
+    }
+  } else {
+    const PackedForm& form = packed_form(weight.form);
+    const int blocks_each = form.is_super() ? kSuperBlocks : 1;
+    const size_t stride = static_cast<size_t>(form.scale_bytes() + blocks_each * form.code_bytes());
+    for (int64_t b = 0; b < weight.blocks(); ++b) {
+      const uint8_t* header = panel + static_cast<size_t>(b / blocks_each) * stride;
+      const int sub = static_cast<int>(b % blocks_each);
+      unpack_block(form, r, sub, header, header + form.scale_bytes() + sub * form.code_bytes(), out + kBlock * b);
+    }
+  }
+  if (scale != 1.0f) {
+    for (int64_t c = 0; c < weight.cols; ++c) out[c] *= scale;
+  }
+}
+
+}  // namespace banter::cpu

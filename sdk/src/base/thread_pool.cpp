@@ -1,0 +1,262 @@
+#include "base/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#if defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#include <windows.h>
+#else
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+namespace banter {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int32_t kMaxThreads = 256;
+/** How long a thread polls before it sleeps. Ops of a step follow each other within tens of microseconds, and a wake-up
+ *  costs 5 to 50; so this bridges the gaps inside a step and burns nothing between steps. */
+constexpr auto kSpin = std::chrono::microseconds(60);
+
+inline void relax() {
+#if defined(__x86_64__) || defined(_M_X64)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/** Polls until `ready()`; false when the time is over. The clock is read every 32 polls only. */
+template <class F>
+bool spin_until(F&& ready) {
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    for (int i = 0; i < 32; ++i) {
+      if (ready()) return true;
+      relax();
+    }
+    if (Clock::now() - start > kSpin) return false;
+  }
+}
+
+/** One job at a time. `ticket_` holds (job number << 32 | next unclaimed unit): a unit is claimed by incrementing it with
+ *  compare-exchange, so a worker that wakes late, with an old job number, can claim nothing. The job's other fields are
+ *  only written while no unit of any job is claimed or claimable, and a successful claim proves that they were read whole. */
+class Pool final : public ThreadPool {
+ public:
+  explicit Pool(const ThreadPoolConfig& config) : config_(config) {}
+
+  ~Pool() override {
+    stop_.store(true, std::memory_order_relaxed);
+    job_.fetch_add(1, std::memory_order_release);
+    job_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+
+  Result<void> start() {
+    workers_.reserve(static_cast<size_t>(config_.threads) - 1);
+    for (int32_t i = 1; i < config_.threads; ++i) {
+      // std::thread reports failure only by throwing; this is the one place where we must catch it.
+      try {
+        workers_.emplace_back([this, i] { work(i); });
+      } catch (const std::system_error& error) {
+        return Error{BANTER_ERROR_OUT_OF_MEMORY, "Could not start worker thread " + std::to_string(i) + " of " +
+                                                     std::to_string(config_.threads) + " (" + error.what() +
+                                                     "); ask for fewer threads."};
+      }
+    }
+    return {};
+  }
+
+  int32_t threads() const override { return config_.threads; }
+
+  void run(int32_t units, Body body, void* context) override {
+    if (units <= 0) return;
+    if (units == 1 || workers_.empty()) {
+      for (int32_t unit = 0; unit < units; ++unit) body(context, unit, 0);
+      return;
+    }
+    const uint32_t job = job_.load(std::memory_order_relaxed) + 1;
+    body_.store(body, std::memory_order_relaxed);
+    context_.store(context, std::memory_order_relaxed);
+    units_.store(static_cast<uint32_t>(units), std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    ticket_.store(uint64_t{job} << 32, std::memory_order_release);
+    job_.store(job, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) job_.notify_all();
+    take_units(job, 0);
+    wait_for_others(static_cast<uint32_t>(units));
+  }
+
+ private:
+  void work(int32_t index) {
+    const std::string name = "banter-" + std::to_string(index);
+    configure_this_thread(name.c_str(), config_.affinity_mask, config_.low_priority);
+    uint32_t seen = 0;
+    for (;;) {
+      if (!spin_until([&] { return job_.load(std::memory_order_acquire) != seen; })) {
+        sleepers_.fetch_add(1, std::memory_order_seq_cst);
+        job_.wait(seen, std::memory_order_seq_cst);
+        sleepers_.fetch_sub(1, std::memory_order_relaxed);
+      }
+      if (stop_.load(std::memory_order_relaxed)) return;
+      seen = job_.load(std::memory_order_acquire);
+      take_units(seen, index);
+    }
+  }
+
+  void take_units(uint32_t job, int32_t thread) {
+    uint32_t executed = 0;
+    uint64_t ticket = ticket_.load(std::memory_order_acquire);
+    for (;;) {
+      const Body body = body_.load(std::memory_order_relaxed);
+      void* const context = context_.load(std::memory_order_relaxed);
+      if (static_cast<uint32_t>(ticket >> 32) != job) break;
+      const auto unit = static_cast<uint32_t>(ticket);
+      if (unit >= units_.load(std::memory_order_relaxed)) break;
+      if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        continue;
+      }
+      body(context, static_cast<int32_t>(unit), thread);
+      ++executed;
+      ticket = ticket_.load(std::memory_order_acquire);
+    }
+    if (executed == 0) return;
+    const uint32_t done = done_.fetch_add(executed, std::memory_order_seq_cst) + executed;
+    // Read before this job can end: the caller may start another as soon as `done` is complete.
+    if (thread != 0 && done == last_count_.load(std::memory_order_seq_cst)) done_.notify_one();
+  }
+
+  void wait_for_others(uint32_t units) {
+    if (spin_until([&] { return done_.load(std::memory_order_acquire) == units; })) return;
+    last_count_.store(units, std::memory_order_seq_cst);
+    for (;;) {
+      const uint32_t done = done_.load(std::memory_order_seq_cst);
+      if (done == units) break;
+      done_.wait(done, std::memory_order_seq_cst);
+    }
+    last_count_.store(0, std::memory_order_relaxed);
+  }
+
+  const ThreadPoolConfig config_;
+  std::vector<std::thread> workers_;
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<uint32_t> job_{0};
+  std::atomic<uint32_t> sleepers_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<uint32_t> units_{0};
+  std::atomic<Body> body_{nullptr};
+  std::atomic<void*> context_{nullptr};
+  alignas(64) std::atomic<uint32_t> done_{0};
+  std::atomic<uint32_t> last_count_{0};  // units of the job whose caller sleeps in wait_for_others(); 0 = it does not
+};
+
+#if defined(__linux__)
+/** Distinct physical cores among the CPUs we may run on: hyper-threads share the vector units that limit us. */
+int32_t physical_cores(const cpu_set_t& allowed) {
+  std::vector<std::pair<int, int>> seen;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    std::pair<int, int> core{-1, -1};  // package, core
+    for (int part = 0; part < 2; ++part) {
+      char path[96];
+      std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu,
+                    part == 0 ? "physical_package_id" : "core_id");
+      if (std::FILE* file = std::fopen(path, "r")) {
+        int value = -1;
+        if (std::fscanf(file, "%d", &value) == 1) (part == 0 ? core.first : core.second) = value;
+        std::fclose(file);
+      }
+    }
+    if (core.second < 0) core = {-2, cpu};  // unknown: count it alone
+    if (std::find(seen.begin(), seen.end(), core) == seen.end()) seen.push_back(core);
+  }
+  return static_cast<int32_t>(seen.size());
+}
+#endif
+
+int32_t usable_cores() {
+#if defined(__linux__)
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, physical_cores(allowed));
+#endif
+  return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(const ThreadPoolConfig& config) {
+  if (config.threads < 1 || config.threads > kMaxThreads) {
+    return Error{BANTER_ERROR_INVALID_ARGUMENT, "A thread pool of " + std::to_string(config.threads) +
+                                                    " threads was asked for; give 1 to " + std::to_string(kMaxThreads) +
+                                                    "."};
+  }
+  auto pool = std::make_unique<Pool>(config);
+  if (Result<void> started = pool->start(); !started) return started.error();
+  return std::unique_ptr<ThreadPool>(std::move(pool));
+}
+
+int32_t default_thread_count() {
+  const int32_t cores = usable_cores();
+  return cores > 4 ? cores - 2 : cores;
+}
+
+void configure_this_thread(const char* name, uint64_t affinity_mask, bool low_priority) {
+#if defined(_WIN32)
+  if (affinity_mask != 0) SetThreadAffinityMask(GetCurrentThread(), static_cast<DWORD_PTR>(affinity_mask));
+  if (low_priority) SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL);
+  wchar_t wide[64];
+  if (MultiByteToWideChar(CP_UTF8, 0, name, -1, wide, 64) > 0) SetThreadDescription(GetCurrentThread(), wide);
+#elif defined(__APPLE__)
+  pthread_setname_np(name);
+  if (low_priority) pthread_set_qos_class_self_np(QOS_CLASS_UTILITY, 0);
+  (void)affinity_mask;
+#else
+  char short_name[16];  // the kernel's limit
+  std::snprintf(short_name, sizeof short_name, "%s", name);
+  pthread_setname_np(pthread_self(), short_name);
+  if (affinity_mask != 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu = 0; cpu < 64; ++cpu) {
+      if ((affinity_mask >> cpu & 1u) != 0) CPU_SET(cpu, &set);
+    }
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  }
+#if defined(__linux__)
+  // On Linux a nice value belongs to a thread. 5 halves our share thrice against a busy game thread, not to starvation.
+  if (low_priority) {
+    const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+    const int nice_value = getpriority(PRIO_PROCESS, thread);
+    if (nice_value < 5) setpriority(PRIO_PROCESS, thread, 5);
+  }
+#endif
+#endif
+}
+
+}  // namespace banter
