@@ -10,7 +10,7 @@
 
 #include "backend_cpu/matrix_product.h"
 #include "backend_cpu/memory.h"
-#include "backend_cpu/op_context.h"
+#include "backend_cpu/row_ops.h"
 #include "base/cpuid.h"
 
 namespace banter::cpu {
@@ -42,7 +42,10 @@ Error out_of_memory(uint64_t bytes, const char* what) {
 class CpuBackend final : public ops::Backend {
  public:
   CpuBackend(ThreadPool& pool, const Kernels& kernels)
-      : pool_(pool), kernels_(kernels), product_(pool, kernels), name_("cpu/" + std::string(isa_name(kernels.isa))) {}
+      : pool_(pool),
+        product_(pool, kernels),
+        rows_(pool, kernels.isa),
+        name_("cpu/" + std::string(isa_name(kernels.isa))) {}
 
   const std::string& name() const override { return name_; }
 
@@ -82,15 +85,15 @@ class CpuBackend final : public ops::Backend {
 
   void begin_step(const ops::Step& step) override {
     step_ = step;
-    ++step_number_;
+    rows_.begin_step(step);
     failure_.reset();
   }
   void embed(const ops::EmbedParams& params) override { keep(product_.embed(step_.tokens, params)); }
-  void norm(const ops::NormParams& params) override { cpu::norm(context(), params); }
+  void norm(const ops::NormParams& params) override { rows_.norm(params); }
   void linear(const ops::LinearParams& params) override { keep(product_.linear(params)); }
   void gated(const ops::GatedParams& params) override { keep(product_.gated(params)); }
-  void rope_kv(const ops::RopeKvParams& params) override { cpu::rope_kv(context(), params); }
-  void attention(const ops::AttentionParams& params) override { cpu::attention(context(), params); }
+  void rope_kv(const ops::RopeKvParams& params) override { keep(rows_.rope_kv(params)); }
+  void attention(const ops::AttentionParams& params) override { keep(rows_.attention(params)); }
   void logits(const ops::LogitsParams& params) override { keep(product_.logits(params)); }
   Result<void> end_step() override {
     if (failure_) return *std::exchange(failure_, std::nullopt);
@@ -100,20 +103,18 @@ class CpuBackend final : public ops::Backend {
  private:
   static constexpr size_t kHeader = 64;
 
-  OpContext context() const { return {pool_, kernels_, step_, step_number_}; }
   void keep(Result<void> result) {
     if (!result && !failure_) failure_ = result.error();
   }
   std::byte* take_from_arena(size_t bytes, std::shared_ptr<Arena>& owner);
 
   ThreadPool& pool_;
-  const Kernels& kernels_;
   MatrixProduct product_;
+  RowOps rows_;
   std::string name_;
   UploadProgress progress_;
   std::weak_ptr<Arena> arena_;  // the one with most room; weights own it
   ops::Step step_;
-  uint64_t step_number_ = 0;
   std::optional<Error> failure_;
 };
 
