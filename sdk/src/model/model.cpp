@@ -98,6 +98,18 @@ int32_t Model::max_logit_rows() const {
 size_t Model::weight_bytes() const {
   return impl_->weights.bytes;
 }
+TokenWork Model::token_work() const {
+  TokenWork work;
+  for (const LayerWeights& layer : impl_->weights.layers)
+    for (const auto* weight : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+      work.layer_elements += static_cast<uint64_t>((*weight)->rows * (*weight)->cols);
+      work.layer_bytes += (*weight)->bytes;
+    }
+  const ops::Weight& head = impl_->weights.output_head();
+  work.head_elements = static_cast<uint64_t>(head.rows * head.cols);
+  work.head_bytes = head.bytes;
+  return work;
+}
 ops::Backend& Model::backend() const {
   return *impl_->backend;
 }

@@ -45,6 +45,7 @@ class Model {
   int32_t max_logit_rows() const;
   /** Bytes the weights occupy on the backend. */
   size_t weight_bytes() const;
+  TokenWork token_work() const;
   /** How this model's layers cache, for PagePool::create, in the backend's default page format. */
   std::vector<kv::GroupSpec> kv_groups() const;
   ops::Backend& backend() const;

@@ -1,0 +1,145 @@
+// banter bench: prefill and decode speed of a model, beside what this machine can do at most.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend_cpu/roofline.h"
+#include "commands.h"
+#include "model_session.h"
+
+namespace {
+
+using banter::Result;
+using banter::tools::ModelSession;
+using Json = nlohmann::ordered_json;
+
+struct Phase {
+  int tokens = 0;
+  std::vector<double> seconds;  // one a repetition
+  double rate() const {         // of the median repetition
+    std::vector<double> sorted = seconds;
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<long>(sorted.size() / 2), sorted.end());
+    return tokens / sorted[sorted.size() / 2];
+  }
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/** Computes `tokens` behind `cache` in chunks of `chunk`; logits only for the last. */
+Result<void> compute(ModelSession& session, banter::kv::SequenceCache& cache,
+                     std::span<const banter::model::TokenId> tokens, int chunk) {
+  banter::model::Batch batch;
+  batch.chunks.resize(1);
+  for (size_t done = 0; done < tokens.size();) {
+    const size_t count = std::min(tokens.size() - done, static_cast<size_t>(chunk));
+    const bool last = done + count == tokens.size();
+    batch.chunks[0] = {&cache, tokens.subspan(done, count),
+                       last ? banter::model::LogitRows::kLast : banter::model::LogitRows::kNone};
+    if (Result<void> reserved = cache.reserve(static_cast<int32_t>(count)); !reserved) return reserved;
+    const Result<std::span<float>> logits = session.model->forward(*session.pool, batch);
+    if (!logits) return logits.error();
+    done += count;
+  }
+  return {};
+}
+
+Result<void> measure(ModelSession& session, int repetitions, Phase& prefill, Phase& decode) {
+  const int vocabulary = session.model->hyperparameters().vocabulary;
+  std::mt19937 random(1);  // the values do not change the speed
+  std::vector<banter::model::TokenId> tokens(static_cast<size_t>(std::max(prefill.tokens, 1)));
+  for (auto& token : tokens) token = static_cast<int>(random() % static_cast<uint32_t>(vocabulary));
+  const int chunk = session.model->max_rows();
+  for (int round = -1; round < repetitions; ++round) {  // round -1 warms up
+    if (prefill.tokens > 0) {
+      banter::kv::SequenceCache cache(*session.pool, session.model->context_length());
+      const double start = now();
+      if (Result<void> done = compute(session, cache, tokens, chunk); !done) return done;
+      if (round >= 0) prefill.seconds.push_back(now() - start);
+    }
+    if (decode.tokens > 0) {
+      banter::kv::SequenceCache cache(*session.pool, session.model->context_length());
+      if (Result<void> done = compute(session, cache, std::span(tokens).first(1), chunk); !done) return done;
+      const double start = now();
+      for (int i = 0; i < (round < 0 ? 2 : decode.tokens); ++i)
+        if (Result<void> done =
+                compute(session, cache, std::span(tokens).subspan(static_cast<size_t>(i) % tokens.size(), 1), 1);
+            !done)
+          return done;
+      if (round >= 0) decode.seconds.push_back(now() - start);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int command_bench(int argc, char** argv) {
+  CLI::App app{
+      "Measures prefill (-p tokens at once) and decode (-n tokens one by one), and how near they come to this "
+      "machine's limits.",
+      "banter bench"};
+  banter::tools::ModelOptions options;
+  int prompt = 512, generate = 128, repetitions = 3;
+  bool json = false;
+  banter::tools::add_model_options(app, options);
+  app.add_option("-p", prompt, "prompt tokens; 0: no prefill run")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("-n", generate, "tokens to generate; 0: no decode run")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("-r", repetitions, "repetitions; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--json", json, "one JSON object as the last line of stdout");
+  CLI11_PARSE(app, argc, argv);
+
+  std::optional<ModelSession> session = banter::tools::open_model(options, std::max(prompt, generate + 1) + 1);
+  if (!session) return 1;
+  Phase prefill{prompt, {}}, decode{generate, {}};
+  if (Result<void> done = measure(*session, repetitions, prefill, decode); !done)
+    return banter::tools::report_failure("bench", done.error().message);
+  const banter::cpu::Roofline roofline = banter::cpu::measure_roofline(*session->threads, banter::cpu::best_isa());
+  const banter::model::TokenWork work = session->model->token_work();
+
+  Json result = {{"model", session->model->display_name()},
+                 {"backend", session->backend->name()},
+                 {"threads", session->threads->threads()},
+                 {"machine",
+                  {{"int8_operations_per_second", roofline.int8_ops},
+                   {"fp32_operations_per_second", roofline.fp32_ops},
+                   {"read_bytes_per_second", roofline.read_bytes}}}};
+  const auto report = [&](const char* name, const Phase& phase, double operations, double bytes) {
+    if (phase.seconds.empty()) return;
+    const double seconds = phase.tokens / phase.rate();
+    const double arithmetic = operations / seconds / roofline.int8_ops;
+    const double bandwidth = roofline.read_bytes > 0 ? bytes / seconds / roofline.read_bytes : 0;
+    result[name] = {{"tokens", phase.tokens},
+                    {"tokens_per_second", phase.rate()},
+                    {"fraction_of_arithmetic", arithmetic},
+                    {"fraction_of_bandwidth", bandwidth}};
+    if (!json)
+      std::printf(
+          "%-8s %6d tokens %9.1f tokens/s   %4.0f %% of the arithmetic rate, %4.0f %% of the memory bandwidth\n", name,
+          phase.tokens, phase.rate(), arithmetic * 100, bandwidth * 100);
+  };
+  if (!json)
+    std::printf("%s on %s, %d threads; this machine: %.0f Gop/s int8, %.0f Gop/s fp32, %.1f GB/s\n",
+                session->model->display_name().c_str(), session->backend->name().c_str(), session->threads->threads(),
+                roofline.int8_ops / 1e9, roofline.fp32_ops / 1e9, roofline.read_bytes / 1e9);
+  // A token multiplies with every element of the layers once; only the last one of a prompt, and every generated one, with the head.
+  const double layers = static_cast<double>(work.layer_elements), head = static_cast<double>(work.head_elements);
+  const int chunks = (prompt + session->model->max_rows() - 1) / session->model->max_rows();
+  report("prefill", prefill, 2 * (layers * prompt + head),
+         static_cast<double>(work.layer_bytes) * chunks + static_cast<double>(work.head_bytes));
+  report("decode", decode, 2 * (layers + head) * generate,
+         static_cast<double>(work.layer_bytes + work.head_bytes) * generate);
+  if (json) std::printf("%s\n", result.dump().c_str());
+  return 0;
+}
