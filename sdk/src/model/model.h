@@ -24,6 +24,12 @@ struct LoadOptions {
   int32_t max_logit_rows = 64;  // rows of one batch that want logits, [1, max_rows]
 };
 
+/** What one token's forward pass multiplies with, and the bytes that occupies on the backend: decode streams all of it. */
+struct TokenWork {
+  uint64_t layer_elements = 0, layer_bytes = 0;
+  uint64_t head_elements = 0, head_bytes = 0;  // only for rows that want logits
+};
+
 /** Weights, tokenizer and forward pass. Owned and called by the engine thread; getters are immutable after load. */
 class Model {
  public:
