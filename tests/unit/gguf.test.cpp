@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <new>
 #include <string_view>
@@ -436,13 +436,15 @@ TEST(Gguf, LargeVocabulariesLoadFast) {
   writer.set_strings("tokenizer.ggml.tokens", tokens).set_strings("tokenizer.ggml.merges", merges);
   writer.set_i32s("tokenizer.ggml.token_type", std::vector<int32_t>(tokens.size(), 1));
   const auto bytes = writer.bytes();
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: other programs may be busy
   const auto file = open_bytes(bytes);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_EQ(std::get<std::vector<std::string>>(*file->get_array("tokenizer.ggml.tokens")).back(), "token159999");
-  RecordProperty("milliseconds", static_cast<int>(seconds.count() * 1000));
-  EXPECT_LT(seconds.count(), 0.3);
+  RecordProperty("milliseconds", static_cast<int>(seconds * 1000));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(seconds, 0.3);
+#endif
 }
 
 // Split sets.

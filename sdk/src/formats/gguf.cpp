@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "formats/gguf_cursor.h"
 #include "formats/gguf_parser.h"
 #include "formats/tensor_type.h"
 

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <string_view>
 
+#include "formats/gguf_cursor.h"
 #include "formats/tensor_type.h"
 
 namespace banter::formats {
@@ -21,9 +21,7 @@ constexpr uint64_t kMaxKeyBytes = 65535;      // GGUF's own rule
 constexpr uint64_t kMaxTensorNameBytes = 63;  // GGUF's own rule
 constexpr uint64_t kMaxStringBytes = 64u << 20;
 constexpr uint64_t kMaxArrayElements = 1u << 25;  // all arrays of a file together
-constexpr uint64_t kMaxHeaderBytes = 1u << 30;
 constexpr uint64_t kMaxAlignment = 1u << 24;
-constexpr size_t kWindowBytes = 256u << 10;
 
 // The least that an entry takes in the file, so a count can be refused before a loop over it begins.
 constexpr uint64_t kMinMetadataBytes = 8 + 1 + 4 + 1;  // key length, one character, type, one byte
@@ -69,21 +67,6 @@ uint64_t least_bytes(uint32_t type) {
   }
 }
 
-template <class T>
-T load_le(const std::byte* bytes) {
-  if constexpr (std::endian::native == std::endian::little) {
-    T value;
-    std::memcpy(&value, bytes, sizeof(T));
-    return value;
-  } else {
-    std::byte swapped[sizeof(T)];
-    std::reverse_copy(bytes, bytes + sizeof(T), swapped);
-    T value;
-    std::memcpy(&value, swapped, sizeof(T));
-    return value;
-  }
-}
-
 /** a * b, or nullopt where that exceeds what a file offset can say (2^63 - 1). */
 std::optional<uint64_t> checked_product(uint64_t a, uint64_t b) {
   constexpr uint64_t kLimit = std::numeric_limits<int64_t>::max();
@@ -93,11 +76,12 @@ std::optional<uint64_t> checked_product(uint64_t a, uint64_t b) {
 
 class Parser {
  public:
-  Parser(ByteSource& source, uint32_t part) : source_(source), part_(part), size_(source.size()) {}
+  Parser(ByteSource& source, uint32_t part) : source_(source), cursor_(source), part_(part) {}
 
   Result<GgufHeader> parse() {
-    if (size_ > uint64_t{std::numeric_limits<int64_t>::max()}) {  // so that sums of offsets below cannot wrap
-      return Error{BANTER_ERROR_IO, file() + " reports a size of 2^63 bytes or more; correct its size callback."};
+    if (cursor_.size() > uint64_t{std::numeric_limits<int64_t>::max()}) {  // so that sums of offsets below cannot wrap
+      return Error{BANTER_ERROR_IO,
+                   cursor_.file() + " reports a size of 2^63 bytes or more; correct its size callback."};
     }
     if (auto ok = read_preamble(); !ok) return ok.error();
     if (auto ok = read_metadata(); !ok) return ok.error();
@@ -108,146 +92,68 @@ class Parser {
   }
 
  private:
-  // Errors. Each names the file, what was being read, and what to do.
-
-  std::string file() const { return "'" + source_.name() + "'"; }
-
-  Error corrupt(const std::string& what) const {
-    return {BANTER_ERROR_CORRUPT,
-            file() + " is damaged or was written by a faulty tool: " + what + "; download or convert the model again."};
-  }
-
-  Error truncated(const std::string& what, uint64_t end) const {
-    return {BANTER_ERROR_FILE_TRUNCATED, file() + " is truncated: " + what + " needs at least " + std::to_string(end) +
-                                             " bytes but the file has " + std::to_string(size_) +
-                                             "; download or copy it again."};
-  }
-
-  /** What is being read, for messages. */
-  std::string where() const {
-    const std::string number = std::to_string(index_ + 1);
-    switch (stage_) {
-      case Stage::kPreamble:
-        return "the file header";
-      case Stage::kKey:
-        return "the name of metadata entry " + number;
-      case Stage::kValue:
-        return "the value of metadata key " + quote_for_message(name_);
-      case Stage::kTensor:
-        return "the directory entry of tensor " + number;
-    }
-    return {};
-  }
-
-  // Reading.
-
-  uint64_t remaining() const { return size_ - position_; }
-
-  /** Makes the next `bytes` bytes readable at the returned pointer and steps over them. */
-  Result<const std::byte*> take(size_t bytes) {
-    if (bytes > remaining()) return truncated(where(), saturating_end(bytes));
-    if (position_ + bytes > kMaxHeaderBytes) return corrupt(where() + " lies beyond the first GiB of the file");
-    if (position_ < window_start_ || position_ + bytes > window_start_ + window_.size()) {
-      const uint64_t want = std::min<uint64_t>(std::max<uint64_t>(bytes, kWindowBytes), remaining());
-      window_.resize(static_cast<size_t>(want));
-      window_start_ = position_;
-      if (auto ok = source_.read_at(position_, window_); !ok) {
-        window_.clear();
-        return ok.error();
-      }
-    }
-    const std::byte* at = window_.data() + (position_ - window_start_);
-    position_ += bytes;
-    return at;
-  }
-
-  uint64_t saturating_end(uint64_t bytes) const {
-    return bytes > std::numeric_limits<uint64_t>::max() - position_ ? std::numeric_limits<uint64_t>::max()
-                                                                    : position_ + bytes;
-  }
-
-  template <class T>
-  Result<T> number() {
-    auto at = take(sizeof(T));
-    if (!at) return at.error();
-    return load_le<T>(*at);
-  }
-
-  Result<void> string(std::string& out, uint64_t limit) {
-    auto length = number<uint64_t>();
-    if (!length) return length.error();
-    if (*length > limit) {
-      return corrupt(where() + " claims " + std::to_string(*length) + " bytes, more than the " + std::to_string(limit) +
-                     " allowed");
-    }
-    auto at = take(static_cast<size_t>(*length));
-    if (!at) return at.error();
-    out.assign(reinterpret_cast<const char*>(*at), static_cast<size_t>(*length));
-    return {};
-  }
-
   // Sections, in file order.
 
   Result<void> read_preamble() {
     if (auto ok = read_magic(); !ok) return ok;
-    auto version = number<uint32_t>();
+    auto version = cursor_.number<uint32_t>();
     if (!version) return version.error();
     // A version has always been a small number, so its bytes tell the byte order.
     if (*version != 0 && (*version & 0xFFFFu) == 0) {
       return Error{
           BANTER_ERROR_UNSUPPORTED,
-          file() + " is a GGUF of the other byte order (big-endian); get the little-endian file of the model."};
+          cursor_.file() + " is a GGUF of the other byte order (big-endian); get the little-endian file of the model."};
     }
     if (*version == 1) {
-      return Error{BANTER_ERROR_UNSUPPORTED,
-                   file() + " is a GGUF of version 1, which no current tool writes; convert the model again (v3)."};
+      return Error{
+          BANTER_ERROR_UNSUPPORTED,
+          cursor_.file() + " is a GGUF of version 1, which no current tool writes; convert the model again (v3)."};
     }
-    if (*version == 0) return corrupt("its version is 0");
+    if (*version == 0) return cursor_.corrupt("its version is 0");
     if (*version > 3) {
-      return Error{BANTER_ERROR_UNSUPPORTED, file() + " is a GGUF of version " + std::to_string(*version) +
+      return Error{BANTER_ERROR_UNSUPPORTED, cursor_.file() + " is a GGUF of version " + std::to_string(*version) +
                                                  ", newer than the 3 known here; update Banter or use a v3 file."};
     }
     header_.version = *version;
-    auto tensors = number<uint64_t>();
+    auto tensors = cursor_.number<uint64_t>();
     if (!tensors) return tensors.error();
-    auto entries = number<uint64_t>();
+    auto entries = cursor_.number<uint64_t>();
     if (!entries) return entries.error();
     tensor_count_ = *tensors;
     metadata_count_ = *entries;
     if (auto ok = check_count(metadata_count_, kMaxMetadata, "metadata entries"); !ok) return ok;
     if (auto ok = check_count(tensor_count_, kMaxTensors, "tensors"); !ok) return ok;
     const uint64_t least = metadata_count_ * kMinMetadataBytes + tensor_count_ * kMinTensorBytes;
-    if (least > remaining()) {
-      return truncated("its directory of " + std::to_string(metadata_count_) + " metadata entries and " +
-                           std::to_string(tensor_count_) + " tensors",
-                       position_ + least);
+    if (least > cursor_.remaining()) {
+      return cursor_.truncated("its directory of " + std::to_string(metadata_count_) + " metadata entries and " +
+                                   std::to_string(tensor_count_) + " tensors",
+                               cursor_.position() + least);
     }
     return {};
   }
 
   Result<void> check_count(uint64_t count, uint64_t limit, const char* of) const {
     if (count <= limit) return {};
-    return corrupt("it claims " + std::to_string(count) + " " + of + ", more than the " + std::to_string(limit) +
-                   " allowed");
+    return cursor_.corrupt("it claims " + std::to_string(count) + " " + of + ", more than the " +
+                           std::to_string(limit) + " allowed");
   }
 
   Result<void> read_magic();
 
   Result<void> read_metadata() {
     header_.metadata.reserve(static_cast<size_t>(metadata_count_));  // checked against the file's size above
-    for (index_ = 0; index_ < metadata_count_; ++index_) {
-      stage_ = Stage::kKey;
+    for (uint64_t index = 0; index < metadata_count_; ++index) {
+      cursor_.enter(GgufCursor::Place::kKey, index);
       std::string key;
-      if (auto ok = string(key, kMaxKeyBytes); !ok) return ok;
-      if (key.empty()) return corrupt("metadata entry " + std::to_string(index_ + 1) + " has no name");
-      name_ = key;
-      stage_ = Stage::kValue;
-      auto type = number<uint32_t>();
+      if (auto ok = cursor_.string(key, kMaxKeyBytes); !ok) return ok;
+      if (key.empty()) return cursor_.corrupt("metadata entry " + std::to_string(index + 1) + " has no name");
+      cursor_.enter_value(key);
+      auto type = cursor_.number<uint32_t>();
       if (!type) return type.error();
       GgufValue value;
       if (auto ok = *type == kArray ? read_array(value) : read_scalar(*type, value); !ok) return ok;
       if (!header_.metadata_index.emplace(key, header_.metadata.size()).second) {
-        return corrupt("metadata key " + quote_for_message(key) + " occurs twice");
+        return cursor_.corrupt("metadata key " + quote_for_message(key) + " occurs twice");
       }
       header_.metadata.emplace_back(std::move(key), std::move(value));
     }
@@ -256,7 +162,7 @@ class Parser {
 
   template <class Stored, class Wide>
   Result<void> scalar(GgufValue& out) {
-    auto value = number<Stored>();
+    auto value = cursor_.number<Stored>();
     if (!value) return value.error();
     out = static_cast<Wide>(*value);
     return {};
@@ -285,7 +191,7 @@ class Parser {
       case kF64:
         return scalar<double, double>(out);
       case kBool: {
-        auto value = number<uint8_t>();
+        auto value = cursor_.number<uint8_t>();
         if (!value) return value.error();
         if (*value > 1) return bad_bool(*value);
         out = *value == 1;
@@ -293,7 +199,7 @@ class Parser {
       }
       case kString: {
         std::string text;
-        if (auto ok = string(text, kMaxStringBytes); !ok) return ok;
+        if (auto ok = cursor_.string(text, kMaxStringBytes); !ok) return ok;
         out = std::move(text);
         return {};
       }
@@ -303,27 +209,30 @@ class Parser {
   }
 
   Error bad_bool(uint8_t value) const {
-    return corrupt(where() + " is a truth value of " + std::to_string(value) + " where only 0 and 1 exist");
+    return cursor_.corrupt(cursor_.where() + " is a truth value of " + std::to_string(value) +
+                           " where only 0 and 1 exist");
   }
 
   Error unknown_value_type(uint32_t type) const {
-    return corrupt(where() + " has the unknown value type " + std::to_string(type));
+    return cursor_.corrupt(cursor_.where() + " has the unknown value type " + std::to_string(type));
   }
 
   Result<void> read_array(GgufValue& out) {
-    auto type = number<uint32_t>();
+    auto type = cursor_.number<uint32_t>();
     if (!type) return type.error();
-    auto count = number<uint64_t>();
+    auto count = cursor_.number<uint64_t>();
     if (!count) return count.error();
-    if (*type == kArray) return corrupt(where() + " is an array of arrays, which GGUF readers do not accept");
+    if (*type == kArray)
+      return cursor_.corrupt(cursor_.where() + " is an array of arrays, which GGUF readers do not accept");
     const uint64_t element_bytes = least_bytes(*type);
     if (element_bytes == 0) return unknown_value_type(*type);
     if (*count > kMaxArrayElements - array_elements_) {
-      return corrupt(where() + " claims " + std::to_string(*count) + " elements, more than the " +
-                     std::to_string(kMaxArrayElements) + " that all arrays of a file may have");
+      return cursor_.corrupt(cursor_.where() + " claims " + std::to_string(*count) + " elements, more than the " +
+                             std::to_string(kMaxArrayElements) + " that all arrays of a file may have");
     }
     array_elements_ += *count;
-    if (*count * element_bytes > remaining()) return truncated(where(), position_ + *count * element_bytes);
+    if (*count * element_bytes > cursor_.remaining())
+      return cursor_.truncated(cursor_.where(), cursor_.position() + *count * element_bytes);
     const auto elements = static_cast<size_t>(*count);
     GgufArray array;
     Result<void> ok = read_elements(*type, elements, array);
@@ -336,10 +245,10 @@ class Parser {
   Result<void> elements(size_t count, GgufArray& out) {
     std::vector<Wide> values;
     values.reserve(count);  // backed by at least `count` bytes of file
-    constexpr size_t kChunk = kWindowBytes / sizeof(Stored);
+    constexpr size_t kChunk = GgufCursor::kWindowBytes / sizeof(Stored);
     while (values.size() < count) {
       const size_t step = std::min(kChunk, count - values.size());
-      auto at = take(step * sizeof(Stored));
+      auto at = cursor_.take(step * sizeof(Stored));
       if (!at) return at.error();
       for (size_t i = 0; i < step; ++i) values.push_back(static_cast<Wide>(load_le<Stored>(*at + i * sizeof(Stored))));
     }
@@ -372,7 +281,7 @@ class Parser {
       case kBool: {
         std::vector<bool> values(count);
         for (size_t i = 0; i < count; ++i) {
-          auto value = number<uint8_t>();
+          auto value = cursor_.number<uint8_t>();
           if (!value) return value.error();
           if (*value > 1) return bad_bool(*value);
           values[i] = *value == 1;
@@ -388,7 +297,7 @@ class Parser {
   Result<void> read_strings(size_t count, GgufArray& out) {
     std::vector<std::string> values(count);  // 32 bytes each, backed by at least 8 bytes of file each
     for (std::string& value : values) {
-      if (auto ok = string(value, kMaxStringBytes); !ok) return ok;
+      if (auto ok = cursor_.string(value, kMaxStringBytes); !ok) return ok;
     }
     out = std::move(values);
     return {};
@@ -404,31 +313,31 @@ class Parser {
       alignment = static_cast<uint64_t>(*wide);
     }
     if (!std::has_single_bit(alignment) || alignment > kMaxAlignment) {
-      return corrupt("metadata key 'general.alignment' is not a power of two from 1 to " +
-                     std::to_string(kMaxAlignment));
+      return cursor_.corrupt("metadata key 'general.alignment' is not a power of two from 1 to " +
+                             std::to_string(kMaxAlignment));
     }
     alignment_ = alignment;
     return {};
   }
 
   Result<void> read_tensors() {
-    stage_ = Stage::kTensor;
     header_.tensors.reserve(static_cast<size_t>(tensor_count_));  // checked against the file's size
-    for (index_ = 0; index_ < tensor_count_; ++index_) {
+    for (uint64_t index = 0; index < tensor_count_; ++index) {
+      cursor_.enter(GgufCursor::Place::kTensor, index);
       GgufTensor tensor;
       tensor.part = part_;
-      if (auto ok = string(tensor.name, kMaxTensorNameBytes); !ok) return ok;
-      if (tensor.name.empty()) return corrupt("tensor " + std::to_string(index_ + 1) + " has no name");
+      if (auto ok = cursor_.string(tensor.name, kMaxTensorNameBytes); !ok) return ok;
+      if (tensor.name.empty()) return cursor_.corrupt("tensor " + std::to_string(index + 1) + " has no name");
       if (auto ok = read_shape(tensor); !ok) return ok;
-      auto type = number<uint32_t>();
+      auto type = cursor_.number<uint32_t>();
       if (!type) return type.error();
       tensor.type = *type;
       if (auto ok = size_tensor(tensor); !ok) return ok;
-      auto offset = number<uint64_t>();
+      auto offset = cursor_.number<uint64_t>();
       if (!offset) return offset.error();
       tensor.offset = *offset;
       if (!header_.tensor_index.emplace(tensor.name, header_.tensors.size()).second) {
-        return corrupt("tensor " + quote_for_message(tensor.name) + " occurs twice");
+        return cursor_.corrupt("tensor " + quote_for_message(tensor.name) + " occurs twice");
       }
       header_.tensors.push_back(std::move(tensor));
     }
@@ -436,21 +345,21 @@ class Parser {
   }
 
   Result<void> read_shape(GgufTensor& tensor) {
-    auto n_dims = number<uint32_t>();
+    auto n_dims = cursor_.number<uint32_t>();
     if (!n_dims) return n_dims.error();
     if (*n_dims > 4) {
-      return corrupt("tensor " + quote_for_message(tensor.name) + " has " + std::to_string(*n_dims) +
-                     " dimensions, more than 4");
+      return cursor_.corrupt("tensor " + quote_for_message(tensor.name) + " has " + std::to_string(*n_dims) +
+                             " dimensions, more than 4");
     }
     tensor.n_dims = *n_dims;
     std::optional<uint64_t> elements = 1;
     for (uint32_t i = 0; i < *n_dims; ++i) {
-      auto extent = number<uint64_t>();
+      auto extent = cursor_.number<uint64_t>();
       if (!extent) return extent.error();
-      if (*extent == 0) return corrupt("tensor " + quote_for_message(tensor.name) + " has a dimension of 0");
+      if (*extent == 0) return cursor_.corrupt("tensor " + quote_for_message(tensor.name) + " has a dimension of 0");
       elements = checked_product(*elements, *extent);
       if (!elements)
-        return corrupt("the number of elements of tensor " + quote_for_message(tensor.name) + " overflows");
+        return cursor_.corrupt("the number of elements of tensor " + quote_for_message(tensor.name) + " overflows");
       tensor.dims[i] = *extent;
     }
     return {};
@@ -461,12 +370,12 @@ class Parser {
     const BlockLayout* layout = type_layout(tensor.type);
     if (layout == nullptr) return {};
     if (tensor.dims[0] % layout->elements != 0) {
-      return corrupt("the rows of tensor " + quote_for_message(tensor.name) + " have " +
-                     std::to_string(tensor.dims[0]) + " elements, not a whole number of " +
-                     std::string(type_name(tensor.type)) + " blocks of " + std::to_string(layout->elements));
+      return cursor_.corrupt("the rows of tensor " + quote_for_message(tensor.name) + " have " +
+                             std::to_string(tensor.dims[0]) + " elements, not a whole number of " +
+                             std::string(type_name(tensor.type)) + " blocks of " + std::to_string(layout->elements));
     }
     const auto bytes = checked_product(tensor.elements() / layout->elements, layout->bytes);
-    if (!bytes) return corrupt("the size of tensor " + quote_for_message(tensor.name) + " overflows");
+    if (!bytes) return cursor_.corrupt("the size of tensor " + quote_for_message(tensor.name) + " overflows");
     tensor.bytes = *bytes;
     return {};
   }
@@ -474,26 +383,26 @@ class Parser {
   /** Checks that tensors follow each other without overlap or hole, and turns offsets into places in the file. */
   Result<void> place_tensors() {
     if (header_.tensors.empty()) return {};
-    const uint64_t data_start = padded(position_);
+    const uint64_t data_start = padded(cursor_.position());
     uint64_t expected = 0;  // where the next tensor must begin; at most 2^63 + alignment, so sums do not wrap
     bool exact = true;      // false after a tensor whose size is unknown to us
     const std::string* previous = nullptr;
     for (GgufTensor& tensor : header_.tensors) {
       const std::string name = quote_for_message(tensor.name);
       if (tensor.offset % alignment_ != 0) {
-        return corrupt("the data of tensor " + name + " begins at " + std::to_string(tensor.offset) +
-                       ", which is not a multiple of the alignment " + std::to_string(alignment_));
+        return cursor_.corrupt("the data of tensor " + name + " begins at " + std::to_string(tensor.offset) +
+                               ", which is not a multiple of the alignment " + std::to_string(alignment_));
       }
       if (tensor.offset < expected) {
-        return corrupt("the data of tensor " + name + " overlaps that of tensor " +
-                       quote_for_message(previous != nullptr ? *previous : std::string()));
+        return cursor_.corrupt("the data of tensor " + name + " overlaps that of tensor " +
+                               quote_for_message(previous != nullptr ? *previous : std::string()));
       }
       if (exact && tensor.offset != expected) {
-        return corrupt("there is a hole of " + std::to_string(tensor.offset - expected) +
-                       " bytes before the data of tensor " + name);
+        return cursor_.corrupt("there is a hole of " + std::to_string(tensor.offset - expected) +
+                               " bytes before the data of tensor " + name);
       }
-      if (tensor.offset > size_ || data_start > size_ - tensor.offset ||
-          tensor.bytes > size_ - tensor.offset - data_start) {
+      if (tensor.offset > cursor_.size() || data_start > cursor_.size() - tensor.offset ||
+          tensor.bytes > cursor_.size() - tensor.offset - data_start) {
         return truncated_data(tensor, data_start);
       }
       expected = padded(tensor.offset + tensor.bytes);
@@ -505,31 +414,21 @@ class Parser {
   }
 
   Error truncated_data(const GgufTensor& tensor, uint64_t data_start) const {
-    // Both addends were checked to be below 2^63, data_start is at most 2^30 + 2^24: saturate, never wrap.
-    uint64_t end = data_start + tensor.offset;
-    end = end < tensor.offset ? std::numeric_limits<uint64_t>::max() : end;
-    end = tensor.bytes > std::numeric_limits<uint64_t>::max() - end ? std::numeric_limits<uint64_t>::max()
-                                                                    : end + tensor.bytes;
-    return truncated("the data of tensor " + quote_for_message(tensor.name), end);
+    constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();  // an offset may be anything: saturate, never wrap
+    uint64_t end = tensor.offset > kMost - data_start ? kMost : tensor.offset + data_start;
+    end = tensor.bytes > kMost - end ? kMost : end + tensor.bytes;
+    return cursor_.truncated("the data of tensor " + quote_for_message(tensor.name), end);
   }
 
   uint64_t padded(uint64_t position) const { return (position + alignment_ - 1) & ~(alignment_ - 1); }
 
-  enum class Stage { kPreamble, kKey, kValue, kTensor };
-
   ByteSource& source_;
+  GgufCursor cursor_;
   uint32_t part_;
-  uint64_t size_;
-  uint64_t position_ = 0;
-  std::vector<std::byte> window_;
-  uint64_t window_start_ = 0;
   uint64_t tensor_count_ = 0;
   uint64_t metadata_count_ = 0;
   uint64_t array_elements_ = 0;
   uint64_t alignment_ = 32;
-  Stage stage_ = Stage::kPreamble;
-  uint64_t index_ = 0;
-  std::string name_;
   GgufHeader header_;
 };
 
@@ -556,36 +455,22 @@ std::string_view guess_kind(std::string_view head) {
 Result<void> Parser::read_magic() {
   constexpr std::string_view kMagic = "GGUF";
   std::byte head[32];
-  const auto have = static_cast<size_t>(std::min<uint64_t>(size_, sizeof(head)));
+  const auto have = static_cast<size_t>(std::min<uint64_t>(cursor_.size(), sizeof(head)));
   if (auto ok = source_.read_at(0, std::span(head, have)); !ok) return ok;
   const std::string_view text(reinterpret_cast<const char*>(head), have);
-  if (have < kMagic.size() && kMagic.starts_with(text)) return truncated(where(), kMagic.size());
+  if (have < kMagic.size() && kMagic.starts_with(text)) return cursor_.truncated(cursor_.where(), kMagic.size());
   if (!text.starts_with(kMagic)) {
-    return Error{BANTER_ERROR_NOT_A_MODEL, file() + " is not a GGUF model: " + std::string(guess_kind(text)) + "."};
+    return Error{BANTER_ERROR_NOT_A_MODEL,
+                 cursor_.file() + " is not a GGUF model: " + std::string(guess_kind(text)) + "."};
   }
-  position_ = kMagic.size();
-  return {};
+  auto magic = cursor_.take(kMagic.size());
+  return magic ? Result<void>() : Result<void>(magic.error());
 }
 
 }  // namespace
 
 Result<GgufHeader> parse_gguf_header(ByteSource& source, uint32_t part) {
   return Parser(source, part).parse();
-}
-
-std::string quote_for_message(std::string_view text) {
-  constexpr size_t kLongest = 80;
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string out = "'";
-  for (const char c : text.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7F) {
-      out += c;
-    } else {
-      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-    }
-  }
-  return out + (text.size() > kLongest ? "…'" : "'");
 }
 
 }  // namespace banter::formats

@@ -30,7 +30,4 @@ struct GgufHeader {
  *  Errors: as Gguf::open. */
 Result<GgufHeader> parse_gguf_header(ByteSource& source, uint32_t part);
 
-/** `text` in quotes for a message: control characters escaped, cut after 80 bytes. Names from files are hostile. */
-std::string quote_for_message(std::string_view text);
-
 }  // namespace banter::formats
