@@ -92,8 +92,6 @@ Result<std::unique_ptr<PagePool>> PagePool::create(ops::Backend& backend, std::v
                      std::to_string((stride * groups.size()) >> 10) + " KiB); give the conversations more memory"};
   }
   std::unique_ptr<PagePool> pool(new PagePool());  // the constructor is private
-  pool->references_.assign(count, 0);
-  pool->free_.reserve(count);
   Result<void*> slab = backend.allocate(count * stride);
   if (!slab) return slab.error();
   pool->backend_ = &backend;
@@ -102,6 +100,8 @@ Result<std::unique_ptr<PagePool>> PagePool::create(ops::Backend& backend, std::v
     pool->views_.push_back({pool->slab_, stride, geometry[g], static_cast<int32_t>(g)});
   }
   pool->groups_ = std::move(groups);
+  pool->references_.assign(count, 0);
+  pool->free_.reserve(count);
   // Lowest ids are handed out first, so a short game session touches little of the slab.
   for (size_t i = count; i > 0; --i) pool->free_.push_back(static_cast<PageId>(i - 1));
   return pool;

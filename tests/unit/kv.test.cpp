@@ -1,0 +1,431 @@
+// The KV page pool and sequences' page tables.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kv/page_pool.h"
+#include "ops/reference.h"
+
+namespace banter::kv {
+namespace {
+
+/** Runs everything on the caller: these tests are not about threads. */
+class InlinePool final : public ThreadPool {
+ public:
+  int32_t threads() const override { return 1; }
+  void run(int32_t units, Body body, void* context) override {
+    for (int32_t unit = 0; unit < units; ++unit) body(context, unit, 0);
+  }
+};
+
+/** A device whose memory is all taken. It can keep KV in float16 only and is never asked to compute. */
+class FullBackend final : public ops::Backend {
+ public:
+  const std::string& name() const override { return name_; }
+  Result<void*> allocate(size_t) override { return Error{BANTER_ERROR_OUT_OF_MEMORY, "full"}; }
+  void deallocate(void*) override { ADD_FAILURE() << "nothing was allocated"; }
+  bool is_host_memory() const override { return true; }
+  Result<void> copy_to_host(void*, const void*, size_t) override { return {}; }
+  Result<void> copy_from_host(void*, const void*, size_t) override { return {}; }
+  Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType, int64_t, int64_t, std::span<const std::byte>,
+                                              ops::WeightUse) override {
+    return Error{BANTER_ERROR_OUT_OF_MEMORY, "full"};
+  }
+  Result<std::unique_ptr<ops::Rope>> create_rope(ops::RopeSpec) override {
+    return Error{BANTER_ERROR_OUT_OF_MEMORY, "full"};
+  }
+  void begin_step(const ops::Step&) override {}
+  void embed(const ops::EmbedParams&) override {}
+  void norm(const ops::NormParams&) override {}
+  void linear(const ops::LinearParams&) override {}
+  void gated(const ops::GatedParams&) override {}
+  void rope_kv(const ops::RopeKvParams&) override {}
+  void attention(const ops::AttentionParams&) override {}
+  void logits(const ops::LogitsParams&) override {}
+  Result<void> end_step() override { return {}; }
+
+ private:
+  std::string name_ = "full";
+};
+
+constexpr GroupSpec kFull = {ops::KvType::kF16, 3, 2, 16, 0, 0};
+constexpr GroupSpec kSliding = {ops::KvType::kF16, 15, 2, 16, 40, 0};
+
+class KvTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<PagePool> make(std::vector<GroupSpec> groups, int32_t pages) {
+    size_t stride = 0;
+    for (const ops::KvGeometry& g : plan_geometry(groups)) stride = std::max(stride, (g.page_bytes() + 63) / 64 * 64);
+    Result<std::unique_ptr<PagePool>> pool =
+        PagePool::create(*backend_, std::move(groups), stride * static_cast<size_t>(pages));
+    EXPECT_TRUE(pool) << pool.error().message;
+    return std::move(*pool);
+  }
+
+  InlinePool threads_;
+  std::unique_ptr<ops::Backend> backend_ = std::move(*ops::create_reference_backend(threads_));
+};
+
+int32_t held(const SequenceCache& cache, const PagePool& pool) {
+  int32_t pages = 0;
+  for (size_t g = 0; g < pool.groups().size(); ++g) {
+    for (const PageId page : cache.table(static_cast<int32_t>(g))) pages += page != kNoPage;
+  }
+  return pages;
+}
+
+TEST_F(KvTest, GeometryHasEqualStridesAndLittlePadding) {
+  const std::vector<std::vector<GroupSpec>> cases = {
+      {kFull},
+      {kFull, kSliding},                                                                  // 1 : 5, as Gemma 3
+      {{ops::KvType::kF16, 13, 4, 256, 0, 0}, {ops::KvType::kF16, 13, 4, 256, 4096, 0}},  // 1 : 1, as Gemma 2
+      {{ops::KvType::kF16, 5, 4, 256, 0, 0}, {ops::KvType::kF16, 29, 4, 256, 1024, 0}},   // 34 layers of Gemma 3
+      {{ops::KvType::kF32, 10, 16, 128, 0, 0}, {ops::KvType::kF32, 52, 16, 128, 1024, 0}},
+  };
+  for (const std::vector<GroupSpec>& groups : cases) {
+    const std::vector<ops::KvGeometry> geometry = plan_geometry(groups);
+    ASSERT_EQ(geometry.size(), groups.size());
+    size_t largest = 0;
+    for (const ops::KvGeometry& g : geometry) largest = std::max(largest, g.page_bytes());
+    for (size_t i = 0; i < groups.size(); ++i) {
+      EXPECT_GE(geometry[i].page_tokens, 16);
+      EXPECT_EQ(geometry[i].page_tokens % 16, 0);
+      EXPECT_EQ(geometry[i].layers, groups[i].layers);
+      EXPECT_GE(static_cast<double>(geometry[i].page_bytes()), 0.93 * static_cast<double>(largest));
+    }
+  }
+}
+
+TEST_F(KvTest, ViewsShareTheSlabAndItsStride) {
+  const std::unique_ptr<PagePool> pool = make({kFull, kSliding}, 10);
+  EXPECT_EQ(pool->total_pages(), 10);
+  EXPECT_EQ(pool->free_pages(), 10);
+  EXPECT_EQ(pool->pages(0).slab, pool->pages(1).slab);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(pool->pages(0).slab) % 64, 0u);
+  EXPECT_EQ(pool->pages(0).page_stride, pool->page_stride());
+  EXPECT_EQ(pool->pages(1).page_stride, pool->page_stride());
+  EXPECT_EQ(pool->page_stride() % 64, 0u);
+  for (int32_t g = 0; g < 2; ++g) {
+    EXPECT_LE(pool->pages(g).geometry.page_bytes(), pool->page_stride());
+    EXPECT_EQ(pool->pages(g).group, g);
+  }
+}
+
+TEST_F(KvTest, CreationRefusesWhatCannotWork) {
+  const auto code = [&](std::vector<GroupSpec> groups, size_t budget) {
+    const Result<std::unique_ptr<PagePool>> pool = PagePool::create(*backend_, std::move(groups), budget);
+    return pool ? BANTER_OK : pool.error().code;
+  };
+  EXPECT_EQ(code({}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(std::vector<GroupSpec>(5, kFull), 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code({{ops::KvType::kF16, 0, 2, 16, 0, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code({{ops::KvType::kF16, 1, -2, 16, 0, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code({{ops::KvType::kF16, 1, 2, 0, 0, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code({{ops::KvType::kF16, 1 << 16, 1 << 16, 1 << 16, 0, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code({{ops::KvType::kF16, 1, 2, 16, -1, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code({kFull}, 0), BANTER_ERROR_BUDGET_EXCEEDED);
+  EXPECT_EQ(code({kFull}, 100), BANTER_ERROR_BUDGET_EXCEEDED);
+  const size_t page = plan_geometry(std::vector<GroupSpec>{kFull, kSliding})[1].page_bytes();
+  EXPECT_EQ(code({kFull, kSliding}, page * 3 / 2), BANTER_ERROR_BUDGET_EXCEEDED);  // two groups need two pages
+}
+
+TEST_F(KvTest, WithoutMemoryThereIsNoPool) {
+  FullBackend backend;
+  const Result<std::unique_ptr<PagePool>> pool = PagePool::create(backend, {kFull}, size_t{1} << 30);
+  ASSERT_FALSE(pool);
+  EXPECT_EQ(pool.error().code, BANTER_ERROR_OUT_OF_MEMORY);
+  const Result<std::unique_ptr<PagePool>> exact =
+      PagePool::create(backend, {{ops::KvType::kF32, 1, 1, 16, 0, 0}}, size_t{1} << 30);
+  ASSERT_FALSE(exact);
+  EXPECT_EQ(exact.error().code, BANTER_ERROR_UNSUPPORTED);
+}
+
+TEST_F(KvTest, ReferencesKeepAPageUntilTheLastHolderLetsGo) {
+  const std::unique_ptr<PagePool> pool = make({kFull}, 2);
+  const PageId page = pool->allocate();
+  ASSERT_NE(page, kNoPage);
+  pool->retain(page);
+  EXPECT_EQ(pool->references(page), 2);
+  pool->release(page);
+  EXPECT_EQ(pool->free_pages(), 1);
+  const PageId other = pool->allocate();
+  EXPECT_NE(other, page);
+  EXPECT_EQ(pool->allocate(), kNoPage);
+  pool->release(page);
+  EXPECT_EQ(pool->free_pages(), 1);
+  EXPECT_EQ(pool->allocate(), page);
+  pool->release(kNoPage);
+  pool->release(page);
+  pool->release(other);
+  EXPECT_EQ(pool->free_pages(), 2);
+}
+
+#ifndef NDEBUG
+using KvDeathTest = KvTest;
+TEST_F(KvDeathTest, DoubleReleaseIsCaughtInDebugBuilds) {
+  const std::unique_ptr<PagePool> pool = make({kFull}, 2);
+  const PageId page = pool->allocate();
+  pool->release(page);
+  EXPECT_DEATH(pool->release(page), "release of a free page");
+  EXPECT_DEATH(pool->retain(page), "retain of a free page");
+  EXPECT_DEATH(pool->release(7), "release of a free page");
+}
+#else
+TEST_F(KvTest, DoubleReleaseDoesNotHandAPageOutTwice) {
+  const std::unique_ptr<PagePool> pool = make({kFull}, 2);
+  const PageId page = pool->allocate();
+  pool->release(page);
+  pool->release(page);
+  EXPECT_EQ(pool->free_pages(), 2);
+}
+#endif
+
+TEST_F(KvTest, ReservationIsAllOrNothing) {
+  const std::unique_ptr<PagePool> pool = make({kFull, kSliding}, 6);
+  const int32_t sliding_tokens = pool->pages(1).geometry.page_tokens;
+  SequenceCache cache(*pool, 10000);
+  const Result<void> too_much = cache.reserve(6 * sliding_tokens);  // 6 pages of the one, at least 1 of the other
+  ASSERT_FALSE(too_much);
+  EXPECT_EQ(too_much.error().code, BANTER_ERROR_KV_POOL_EXHAUSTED);
+  EXPECT_EQ(pool->free_pages(), 6);
+  EXPECT_EQ(cache.writable(), 0);
+  ASSERT_TRUE(cache.reserve(3 * sliding_tokens));
+  EXPECT_GE(cache.writable(), 3 * sliding_tokens);
+  EXPECT_EQ(held(cache, *pool), 6 - pool->free_pages());
+  EXPECT_EQ(cache.held_pages(), 6 - pool->free_pages());
+  EXPECT_EQ(cache.length(), 0);
+}
+
+TEST_F(KvTest, ASequenceDoesNotOutgrowItsContext) {
+  const std::unique_ptr<PagePool> pool = make({kFull}, 8);
+  SequenceCache cache(*pool, 50);
+  ASSERT_TRUE(cache.reserve(50));
+  cache.advance(50);
+  const Result<void> beyond = cache.reserve(1);
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().code, BANTER_ERROR_CONTEXT_FULL);
+  EXPECT_FALSE(cache.reserve(2147483647));
+  EXPECT_TRUE(cache.reserve(0));
+}
+
+TEST_F(KvTest, PagesBehindAWindowAreReleased) {
+  GroupSpec sliding = kSliding;
+  sliding.restorable = 20;
+  const std::unique_ptr<PagePool> pool = make({kFull, sliding}, 200);
+  const int32_t page_tokens = pool->pages(1).geometry.page_tokens;
+  SequenceCache cache(*pool, 1000);
+  for (int32_t length = 1; length <= 600; ++length) {
+    ASSERT_TRUE(cache.reserve(1));
+    cache.advance(1);
+    const std::span<const PageId> table = cache.table(1);
+    // The next row attends to (length − 40, length]; 20 more positions stay for truncate().
+    const int32_t oldest = std::max(0, length - 40 + 1 - 20);
+    for (int32_t p = 0; p * page_tokens < length; ++p) {
+      const bool is_behind = (p + 1) * page_tokens <= oldest;
+      EXPECT_EQ(table[static_cast<size_t>(p)] == kNoPage, is_behind) << "length " << length << " page " << p;
+    }
+    EXPECT_LE(cache.held_pages(), pool->pages_for(length, 1));
+  }
+  const std::span<const PageId> full = cache.table(0);
+  EXPECT_EQ(std::count(full.begin(), full.end(), kNoPage),
+            static_cast<int64_t>(full.size()) -
+                (600 + pool->pages(0).geometry.page_tokens - 1) / pool->pages(0).geometry.page_tokens);
+  cache.clear();
+  EXPECT_EQ(pool->free_pages(), 200);
+}
+
+TEST_F(KvTest, TruncateKeepsWhatTheWindowStillHolds) {
+  GroupSpec sliding = kSliding;
+  sliding.restorable = 20;
+  const std::unique_ptr<PagePool> pool = make({kFull, sliding}, 200);
+  for (int32_t length = 1; length <= 300; length += 7) {
+    for (const int32_t back : {1, 5, 20, 21, 60, 150}) {
+      if (back >= length) continue;
+      SequenceCache cache(*pool, 1000);
+      ASSERT_TRUE(cache.reserve(length));
+      cache.advance(length);
+      const int32_t oldest = cache.oldest_restorable();
+      const int32_t kept = cache.truncate(length - back);
+      EXPECT_EQ(kept, length - back >= oldest ? length - back : 0);
+      EXPECT_EQ(cache.length(), kept);
+      if (back <= 20) {
+        EXPECT_EQ(kept, length - back) << "promised by restorable";
+      }
+      if (kept == 0) {
+        EXPECT_EQ(cache.held_pages(), 0);
+      }
+      // Every position that the next row attends to must be held.
+      const int32_t page_tokens = pool->pages(1).geometry.page_tokens;
+      for (int32_t t = std::max(0, kept - 40 + 1); t < kept; ++t) {
+        EXPECT_NE(cache.table(1)[static_cast<size_t>(t / page_tokens)], kNoPage);
+      }
+      ASSERT_TRUE(cache.reserve(30));
+      cache.advance(30);
+      EXPECT_EQ(cache.length(), kept + 30);
+    }
+  }
+  EXPECT_EQ(pool->free_pages(), 200);
+}
+
+TEST_F(KvTest, TruncateDropsUnusedReservations) {
+  const std::unique_ptr<PagePool> pool = make({kFull, kSliding}, 50);
+  SequenceCache cache(*pool, 1000);
+  ASSERT_TRUE(cache.reserve(20));
+  cache.advance(20);
+  const int32_t before = pool->free_pages();
+  ASSERT_TRUE(cache.reserve(300));
+  EXPECT_LT(pool->free_pages(), before);
+  EXPECT_EQ(cache.truncate(20), 20);
+  EXPECT_EQ(pool->free_pages(), before);
+}
+
+TEST_F(KvTest, MovingHandsThePagesOver) {
+  const std::unique_ptr<PagePool> pool = make({kFull}, 8);
+  SequenceCache a(*pool, 100);
+  ASSERT_TRUE(a.reserve(40));
+  a.advance(40);
+  const int32_t free_pages = pool->free_pages();
+  SequenceCache b(std::move(a));
+  EXPECT_EQ(b.length(), 40);
+  EXPECT_EQ(pool->free_pages(), free_pages);
+  SequenceCache c(*pool, 100);
+  ASSERT_TRUE(c.reserve(10));
+  c = std::move(b);
+  EXPECT_EQ(c.length(), 40);
+  EXPECT_EQ(pool->free_pages(), free_pages);
+  c = SequenceCache(*pool, 100);
+  EXPECT_EQ(pool->free_pages(), 8);
+}
+
+/** What a sequence must hold, said in the plainest way: a set of page indices per group. */
+struct ModelSequence {
+  int32_t length = 0, reserved = 0;
+  std::vector<std::set<int32_t>> pages;
+
+  void drop_behind(const PagePool& pool) {
+    for (size_t g = 0; g < pages.size(); ++g) {
+      const GroupSpec& group = pool.groups()[g];
+      const int32_t page_tokens = pool.pages(static_cast<int32_t>(g)).geometry.page_tokens;
+      if (group.window == 0) continue;
+      while (!pages[g].empty() &&
+             (*pages[g].begin() + 1) * page_tokens <= length - group.window + 1 - group.restorable) {
+        pages[g].erase(pages[g].begin());
+      }
+    }
+  }
+  bool can_keep(const PagePool& pool, int32_t wanted) const {
+    for (size_t g = 0; g < pages.size(); ++g) {
+      const int32_t page_tokens = pool.pages(static_cast<int32_t>(g)).geometry.page_tokens;
+      const int32_t window = pool.groups()[g].window;
+      for (int32_t t = window == 0 ? 0 : std::max(0, wanted - window + 1); t < wanted; ++t) {
+        if (pages[g].count(t / page_tokens) == 0) return false;
+      }
+    }
+    return true;
+  }
+};
+
+TEST_F(KvTest, RandomOperationsAgreeWithASimpleModel) {
+  GroupSpec sliding = kSliding;
+  sliding.restorable = 16;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const std::unique_ptr<PagePool> pool = make({kFull, sliding}, 40);
+    std::vector<SequenceCache> caches;
+    std::vector<ModelSequence> models;
+    for (int i = 0; i < 5; ++i) {
+      caches.emplace_back(*pool, 400);
+      models.push_back({.pages = std::vector<std::set<int32_t>>(2)});
+    }
+    for (int step = 0; step < 2000; ++step) {
+      const size_t i = random() % caches.size();
+      SequenceCache& cache = caches[i];
+      ModelSequence& model = models[i];
+      switch (random() % 4) {
+        case 0:
+        case 1: {  // reserve
+          const int32_t tokens = static_cast<int32_t>(random() % 60);
+          int32_t missing = 0;
+          std::vector<std::set<int32_t>> after = model.pages;
+          for (size_t g = 0; g < 2; ++g) {
+            const int32_t page_tokens = pool->pages(static_cast<int32_t>(g)).geometry.page_tokens;
+            for (int32_t t = model.length; t < model.length + tokens; ++t) after[g].insert(t / page_tokens);
+            missing += static_cast<int32_t>(after[g].size() - model.pages[g].size());
+          }
+          const bool fits = model.length + tokens <= 400 && missing <= pool->free_pages();
+          ASSERT_EQ(static_cast<bool>(cache.reserve(tokens)), fits);
+          if (fits) {
+            model.pages = after;
+            model.reserved = std::max(model.reserved, model.length + tokens);
+          }
+          break;
+        }
+        case 2: {  // advance within what is reserved
+          const int32_t room = model.reserved - model.length;
+          const int32_t tokens = room == 0 ? 0 : static_cast<int32_t>(random() % (static_cast<uint32_t>(room) + 1));
+          cache.advance(tokens);
+          model.length += tokens;
+          model.drop_behind(*pool);
+          break;
+        }
+        case 3: {  // truncate
+          const int32_t wanted = static_cast<int32_t>(random() % 420);
+          if (wanted < model.length) model.length = model.can_keep(*pool, wanted) ? wanted : 0;
+          model.reserved = model.length;
+          for (size_t g = 0; g < 2; ++g) {
+            const int32_t page_tokens = pool->pages(static_cast<int32_t>(g)).geometry.page_tokens;
+            std::erase_if(model.pages[g], [&](int32_t p) { return p * page_tokens >= model.length; });
+          }
+          ASSERT_EQ(cache.truncate(wanted), model.length);
+          break;
+        }
+      }
+      ASSERT_EQ(cache.length(), model.length);
+      std::set<PageId> seen;
+      size_t total = 0;
+      for (size_t s = 0; s < caches.size(); ++s) {
+        for (size_t g = 0; g < 2; ++g) {
+          const std::span<const PageId> table = caches[s].table(static_cast<int32_t>(g));
+          for (size_t p = 0; p < table.size(); ++p) {
+            ASSERT_EQ(table[p] != kNoPage, models[s].pages[g].count(static_cast<int32_t>(p)) == 1)
+                << "seed " << seed << " step " << step << " sequence " << s << " group " << g << " page " << p;
+            if (table[p] == kNoPage) continue;
+            ASSERT_EQ(pool->references(table[p]), 1);
+            seen.insert(table[p]);
+            ++total;
+          }
+        }
+      }
+      ASSERT_EQ(seen.size(), total) << "a page is held twice";
+      ASSERT_EQ(pool->free_pages() + static_cast<int32_t>(total), pool->total_pages());
+    }
+    caches.clear();
+    ASSERT_EQ(pool->free_pages(), pool->total_pages());
+  }
+}
+
+TEST_F(KvTest, PagesForIsEnoughForAnyChunking) {
+  for (const int32_t chunk : {1, 7, 64, 200}) {
+    for (const int32_t tokens : {1, 16, 100, 399}) {
+      const std::unique_ptr<PagePool> pool = make({kFull, {ops::KvType::kF16, 15, 2, 16, 40, 64}}, 200);
+      SequenceCache cache(*pool, 400);
+      int32_t most = 0;
+      while (cache.length() < tokens) {
+        const int32_t n = std::min(chunk, tokens - cache.length());
+        ASSERT_TRUE(cache.reserve(n));
+        most = std::max(most, cache.held_pages());
+        cache.advance(n);
+      }
+      EXPECT_LE(most, pool->pages_for(tokens, chunk));
+      EXPECT_GE(most + 2, pool->pages_for(tokens, chunk)) << "more pessimistic than alignment explains";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace banter::kv
