@@ -1,0 +1,149 @@
+// banter_engine_…, banter_poll and banter_wait.
+#include "engine/engine.h"
+#include "api/arguments.h"
+#include "api/guard.h"
+#include "api/handles.h"
+#include "banter/banter.h"
+
+using banter::api::fail;
+using banter::api::guard;
+
+namespace {
+
+constexpr uint32_t kKnownFlags = BANTER_ENGINE_NORMAL_PRIORITY | BANTER_ENGINE_VALIDATE;
+constexpr uint64_t kLeastTextBytes = 4096, kMostTextBytes = uint64_t{1} << 30;
+constexpr int32_t kMostThreads = 256;
+
+template <class T>
+banter_result check_range(const char* field, T value, T low, T high) noexcept {
+  if (value == 0 || (value >= low && value <= high)) return BANTER_OK;
+  return fail(BANTER_ERROR_INVALID_ARGUMENT,
+              "banter_engine_config.%s is %lld; give 0 for the default, or %lld to %lld.", field,
+              static_cast<long long>(value), static_cast<long long>(low), static_cast<long long>(high));
+}
+
+banter_result read_config(const banter_engine_config* in, banter::engine::EngineConfig& out) noexcept {
+  banter_engine_config c;
+  banter_engine_config_init(&c);
+  if (in != nullptr) {
+    if (const banter_result code = banter::api::read_struct("banter_engine_config", in, c)) return code;
+  }
+  if ((c.flags & ~kKnownFlags) != 0 || c.reserved0 != 0) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_engine_config.flags has unknown bits (0x%x), or reserved0 is not 0.", c.flags & ~kKnownFlags);
+  }
+  if (c.backend < BANTER_BACKEND_AUTO || c.backend > BANTER_BACKEND_REFERENCE) {
+    return fail(BANTER_ERROR_UNSUPPORTED,
+                "banter_engine_config.backend is %d; this build has AUTO (0), CPU (1) and "
+                "REFERENCE (2).",
+                c.backend);
+  }
+  if (const auto code = check_range("thread_count", c.thread_count, 1, kMostThreads)) return code;
+  if (const auto code = check_range("max_requests", c.max_requests, 1u, 65536u)) return code;
+  if (const auto code = check_range("max_events", c.max_events, 16u, 1048576u)) return code;
+  if (const auto code = check_range("text_buffer_bytes", c.text_buffer_bytes, kLeastTextBytes, kMostTextBytes))
+    return code;
+  if (const auto code = check_range("step_tokens", c.step_tokens, 1, 4096)) return code;
+  if ((c.alloc == nullptr) != (c.free == nullptr)) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_engine_config needs both alloc and free, or neither.");
+  }
+  out.backend = c.backend;
+  out.thread_count = c.thread_count;
+  out.affinity_mask = c.affinity_mask;
+  out.low_priority = (c.flags & BANTER_ENGINE_NORMAL_PRIORITY) == 0;
+  out.validate = (c.flags & BANTER_ENGINE_VALIDATE) != 0;
+  out.memory_budget_bytes = c.memory_budget_bytes;
+  if (c.max_requests != 0) out.max_requests = c.max_requests;
+  if (c.max_events != 0) out.max_events = c.max_events;
+  if (c.text_buffer_bytes != 0) out.text_buffer_bytes = c.text_buffer_bytes;
+  if (c.step_tokens != 0) out.step_tokens = c.step_tokens;
+  if (c.alloc != nullptr) out.host = banter::engine::HostAllocator(c.alloc, c.free, c.alloc_user_data);
+  out.log = banter::engine::Log(c.log, c.log_user_data);
+  return BANTER_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+void BANTER_CALL banter_engine_config_init(banter_engine_config* config) {
+  if (config == nullptr) return;
+  *config = {};
+  config->struct_size = sizeof *config;
+}
+
+banter_result BANTER_CALL banter_engine_create(uint32_t api_version, const banter_engine_config* config,
+                                               banter_engine** out_engine) {
+  return guard([&]() -> banter_result {
+    if (out_engine == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_engine is NULL.");
+    *out_engine = nullptr;
+    if (api_version >> 16 != BANTER_API_VERSION >> 16) {
+      return fail(
+          BANTER_ERROR_VERSION,
+          "The caller was compiled with interface version %u.%u, this library has %u.%u; use header and library "
+          "of one release.",
+          api_version >> 16, api_version & 0xFFFF, BANTER_API_VERSION >> 16, BANTER_API_VERSION & 0xFFFF);
+    }
+    banter::engine::EngineConfig checked;
+    if (const banter_result code = read_config(config, checked)) {
+      return code;
+    }
+    auto engine = banter::engine::Engine::create(checked);
+    if (!engine) return fail(engine.error());
+    *out_engine = reinterpret_cast<banter_engine*>(*engine);
+    return BANTER_OK;
+  });
+}
+
+void BANTER_CALL banter_engine_destroy(banter_engine* handle) {
+  if (handle == nullptr) return;
+  (void)guard([&]() -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    banter::engine::Engine::destroy(engine);
+    return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_poll(banter_engine* handle, banter_event* events, size_t stride, uint32_t capacity,
+                                      uint32_t* out_count) {
+  return guard([&]() -> banter_result {
+    if (out_count == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_count is NULL.");
+    *out_count = 0;
+    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (capacity > 0 && events == nullptr) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "events is NULL, but capacity is %u.", capacity);
+    }
+    if (capacity > 0 && (stride < sizeof(banter_event) || stride > 65536)) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "stride is %zu; give sizeof(banter_event), which is %zu here.", stride,
+                  sizeof(banter_event));
+    }
+    const banter_result code = engine->poll(events, stride, capacity, out_count);
+    if (code == BANTER_ERROR_BUSY) return fail(code, "Another thread is polling this engine.");
+    return code;
+  });
+}
+
+banter_result BANTER_CALL banter_wait(banter_engine* handle, uint32_t timeout_ms) {
+  return guard([&]() -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (engine->wait(timeout_ms)) return BANTER_OK;
+    return fail(BANTER_ERROR_NOT_FOUND, "No event came within %u ms.", timeout_ms);
+  });
+}
+
+banter_result BANTER_CALL banter_engine_get_statistics(banter_engine* handle,
+                                                       banter_engine_statistics* out_statistics) {
+  return guard([&]() -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (out_statistics == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_statistics is NULL.");
+    banter_engine_statistics statistics = {};
+    engine->statistics(statistics);
+    return banter::api::write_struct("banter_engine_statistics", statistics, out_statistics);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,197 @@
+// banter_model_…
+#include <cstring>
+
+#include "api/arguments.h"
+#include "api/guard.h"
+#include "api/handles.h"
+#include "banter/banter.h"
+#include "engine/engine.h"
+
+using banter::api::fail;
+using banter::api::guard;
+
+namespace {
+
+banter_result read_io(const banter_io* in, banter_io& out) noexcept {
+  out = {};
+  if (const banter_result code = banter::api::read_struct("banter_io", in, out)) return code;
+  if (out.flags != 0) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_io.flags must be 0.");
+  if (out.open == nullptr || out.size == nullptr || out.read_at == nullptr || out.close == nullptr) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_io needs open, size, read_at and close.");
+  }
+  return BANTER_OK;
+}
+
+banter_result read_source(const banter_model_config& c, banter::engine::LoadSource& out) {
+  const bool from_memory = c.memory != nullptr || c.memory_bytes != 0;
+  std::string_view path;
+  if (const auto code = banter::api::read_text("banter_model_config.path", c.path, c.path_len, path)) return code;
+  if (from_memory != path.empty()) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config needs either a path or memory, and not both.");
+  }
+  if (path.find('\0') != std::string_view::npos) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config.path has a zero byte in it.");
+  }
+  if (from_memory) {
+    if (c.memory == nullptr || c.memory_bytes == 0 || c.memory_bytes > PTRDIFF_MAX || c.io != nullptr) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                  "banter_model_config.memory and memory_bytes must both be given, and io must be NULL with them.");
+    }
+    out.memory = {static_cast<const std::byte*>(c.memory), static_cast<size_t>(c.memory_bytes)};
+    return BANTER_OK;
+  }
+  out.path.assign(path);
+  if (c.io == nullptr) return BANTER_OK;
+  banter_io io;
+  if (const banter_result code = read_io(c.io, io)) return code;
+  out.io = io;
+  return BANTER_OK;
+}
+
+banter_result read_config(const banter_model_config* in, banter::engine::LoadSource& source,
+                          banter::engine::LoadSettings& settings, void*& user_data) {
+  banter_model_config c;
+  banter_model_config_init(&c);
+  if (const banter_result code = banter::api::read_struct("banter_model_config", in, c)) return code;
+  if (c.flags != 0 || c.reserved0 != 0) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config.flags and reserved0 must be 0.");
+  }
+  if (const banter_result code = read_source(c, source)) return code;
+  std::string_view chat_template;
+  if (const auto code = banter::api::read_text("banter_model_config.chat_template", c.chat_template,
+                                               c.chat_template_len, chat_template)) {
+    return code;
+  }
+  if (c.context_tokens != 0 && (c.context_tokens < 16 || c.context_tokens > 1u << 20)) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_model_config.context_tokens is %u; give 0 for the default, or 16 to 1048576.",
+                c.context_tokens);
+  }
+  settings.chat_template.assign(chat_template);
+  settings.context_tokens = static_cast<int32_t>(c.context_tokens);
+  settings.kv_budget_bytes = c.kv_budget_bytes;
+  user_data = c.user_data;
+  return BANTER_OK;
+}
+
+banter_result submit(banter_model* handle, const banter_request_config* config, banter_request_id* out_request,
+                     const char* function, banter::engine::Submission& submission) noexcept {
+  using namespace banter::engine;
+  if (out_request == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_request is NULL.");
+  *out_request = 0;
+  ModelObject* const model = banter::api::model_of(handle);
+  if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+  uint32_t flags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT;
+  if (submission.kind == RequestKind::kComplete) flags |= BANTER_REQUEST_PARSE_SPECIAL;
+  submission.model = model;
+  submission.user_data = model->user_data;
+  if (const banter_result code = banter::api::read_request(config, flags, submission)) return code;
+  return banter::api::answer(*model->engine, function, model->engine->submit(submission, out_request));
+}
+
+}  // namespace
+
+extern "C" {
+
+void BANTER_CALL banter_model_config_init(banter_model_config* config) {
+  if (config == nullptr) return;
+  *config = {};
+  config->struct_size = sizeof *config;
+}
+
+banter_result BANTER_CALL banter_model_load(banter_engine* handle, const banter_model_config* config,
+                                            banter_model** out_model, banter_request_id* out_request) {
+  return guard([&]() -> banter_result {
+    if (out_request != nullptr) *out_request = 0;
+    if (out_model == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_model is NULL.");
+    *out_model = nullptr;
+    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (config == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config is NULL.");
+    banter::engine::LoadSource source;
+    banter::engine::LoadSettings settings;
+    void* user_data = nullptr;
+    if (const banter_result code = read_config(config, source, settings, user_data)) return code;
+    banter_request_id request = 0;
+    auto model = engine->load(std::move(source), std::move(settings), user_data, &request);
+    if (!model) return fail(model.error());
+    *out_model = reinterpret_cast<banter_model*>(*model);
+    if (out_request != nullptr) *out_request = request;
+    return BANTER_OK;
+  });
+}
+
+void BANTER_CALL banter_model_release(banter_model* handle) {
+  if (handle == nullptr) return;
+  (void)guard([&]() -> banter_result {
+    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+    if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    model->engine->release(*model);
+    return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_model_get_info(banter_model* handle, banter_model_info* out_info) {
+  return guard([&]() -> banter_result {
+    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+    if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (out_info == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_info is NULL.");
+    if (model->status.load(std::memory_order_acquire) != banter::engine::ModelObject::kReady) {
+      return fail(BANTER_ERROR_STATE, "The model is not loaded (yet); wait for MODEL_READY.");
+    }
+    return banter::api::write_struct("banter_model_info", model->info, out_info);
+  });
+}
+
+banter_result BANTER_CALL banter_model_tokenize(banter_model* handle, const char* text, size_t text_len,
+                                                int32_t* out_tokens, size_t capacity, size_t* out_count) {
+  return guard([&]() -> banter_result {
+    if (out_count == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_count is NULL.");
+    *out_count = 0;
+    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+    if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (capacity > 0 && out_tokens == nullptr) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_tokens is NULL, but capacity is %zu.", capacity);
+    }
+    std::string_view view;
+    if (const banter_result code = banter::api::read_text("text", text, text_len, view)) return code;
+    if (model->status.load(std::memory_order_acquire) != banter::engine::ModelObject::kReady) {
+      return fail(BANTER_ERROR_STATE, "The model is not loaded (yet); wait for MODEL_READY.");
+    }
+    std::vector<int32_t> ids;
+    model->tokenizer->encode(view, false, ids);
+    if (capacity > 0 && !ids.empty()) {
+      std::memcpy(out_tokens, ids.data(), std::min(capacity, ids.size()) * sizeof ids[0]);
+    }
+    *out_count = ids.size();
+    return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_model_complete(banter_model* handle, const char* text, size_t text_len,
+                                                const banter_request_config* config, banter_request_id* out_request) {
+  return guard([&]() -> banter_result {
+    if (out_request != nullptr) *out_request = 0;
+    banter::engine::Submission submission;
+    submission.kind = banter::engine::RequestKind::kComplete;
+    if (const banter_result code = banter::api::read_text("text", text, text_len, submission.text)) return code;
+    return submit(handle, config, out_request, "banter_model_complete", submission);
+  });
+}
+
+banter_result BANTER_CALL banter_model_complete_tokens(banter_model* handle, const int32_t* tokens, size_t token_count,
+                                                       const banter_request_config* config,
+                                                       banter_request_id* out_request) {
+  return guard([&]() -> banter_result {
+    if (out_request != nullptr) *out_request = 0;
+    if (tokens == nullptr || token_count == 0 || token_count > PTRDIFF_MAX / sizeof(int32_t)) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "tokens is NULL, or its count is 0 or absurd (%zu).", token_count);
+    }
+    banter::engine::Submission submission;
+    submission.kind = banter::engine::RequestKind::kCompleteTokens;
+    submission.tokens = {tokens, token_count};
+    return submit(handle, config, out_request, "banter_model_complete_tokens", submission);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,112 @@
+// banter_npc_…
+#include "api/arguments.h"
+#include "api/guard.h"
+#include "api/handles.h"
+#include "banter/banter.h"
+#include "engine/engine.h"
+
+using banter::api::fail;
+using banter::api::guard;
+
+extern "C" {
+
+void BANTER_CALL banter_npc_config_init(banter_npc_config* config) {
+  if (config == nullptr) return;
+  *config = {};
+  config->struct_size = sizeof *config;
+}
+
+banter_result BANTER_CALL banter_npc_create(banter_model* handle, const banter_npc_config* config,
+                                            banter_npc** out_npc) {
+  return guard([&]() -> banter_result {
+    if (out_npc == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_npc is NULL.");
+    *out_npc = nullptr;
+    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+    if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    banter_npc_config c;
+    banter_npc_config_init(&c);
+    if (config != nullptr) {
+      if (const banter_result code = banter::api::read_struct("banter_npc_config", config, c)) return code;
+    }
+    if (c.flags != 0) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_npc_config.flags must be 0.");
+    if (c.context_tokens != 0 && c.context_tokens < 16) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                  "banter_npc_config.context_tokens is %u; give 0 for the model's, or at least 16.", c.context_tokens);
+    }
+    banter::engine::NpcSettings settings;
+    if (const auto code =
+            banter::api::read_text("banter_npc_config.persona", c.persona, c.persona_len, settings.persona)) {
+      return code;
+    }
+    settings.context_tokens = c.context_tokens;
+    settings.reply_reserve_tokens = c.reply_reserve_tokens;
+    settings.user_data = c.user_data != nullptr ? c.user_data : model->user_data;
+    if (c.sampling != nullptr) {
+      banter::api::Sampling sampling;
+      if (const banter_result code = banter::api::read_sampling(c.sampling, sampling)) return code;
+      settings.has_sampling = true;
+      settings.sampling = sampling.settings;
+      settings.bias_tokens = sampling.bias_tokens;
+      settings.bias_values = sampling.bias_values;
+    }
+    auto npc = model->engine->create_npc(*model, settings);
+    if (!npc) return fail(npc.error());
+    *out_npc = reinterpret_cast<banter_npc*>(*npc);
+    return BANTER_OK;
+  });
+}
+
+void BANTER_CALL banter_npc_destroy(banter_npc* handle) {
+  if (handle == nullptr) return;
+  (void)guard([&]() -> banter_result {
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+    if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    npc->engine->destroy_npc(*npc);
+    return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_npc_say(banter_npc* handle, const char* text, size_t text_len,
+                                         const banter_request_config* config, banter_request_id* out_request) {
+  return guard([&]() -> banter_result {
+    if (out_request == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_request is NULL.");
+    *out_request = 0;
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+    if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    banter::engine::Submission submission;
+    submission.kind = banter::engine::RequestKind::kSay;
+    submission.model = npc->model;
+    submission.npc = npc;
+    submission.user_data = npc->user_data;
+    if (const banter_result code = banter::api::read_text("text", text, text_len, submission.text)) return code;
+    constexpr uint32_t kFlags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT;
+    if (const banter_result code = banter::api::read_request(config, kFlags, submission)) return code;
+    return banter::api::answer(*npc->engine, "banter_npc_say", npc->engine->submit(submission, out_request));
+  });
+}
+
+banter_result BANTER_CALL banter_npc_add_turn(banter_npc* handle, banter_role role, const char* text, size_t text_len) {
+  return guard([&]() -> banter_result {
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+    if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (role < BANTER_ROLE_SYSTEM || role > BANTER_ROLE_ASSISTANT) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "role is %d; give BANTER_ROLE_SYSTEM, _USER or _ASSISTANT.", role);
+    }
+    std::string_view view;
+    if (const banter_result code = banter::api::read_text("text", text, text_len, view)) return code;
+    const auto dialogue_role = static_cast<banter::dialogue::Role>(role);
+    return banter::api::answer(*npc->engine, "banter_npc_add_turn",
+                               npc->engine->turn(*npc, false, dialogue_role, view));
+  });
+}
+
+banter_result BANTER_CALL banter_npc_reset(banter_npc* handle) {
+  return guard([&]() -> banter_result {
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+    if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    return banter::api::answer(*npc->engine, "banter_npc_reset",
+                               npc->engine->turn(*npc, true, banter::dialogue::Role::kUser, {}));
+  });
+}
+
+}  // extern "C"

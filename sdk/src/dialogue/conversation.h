@@ -1,0 +1,66 @@
+// What a character remembers: its persona and the turns, and how they become a prompt that fits the context.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "dialogue/chat_format.h"
+#include "dialogue/turn.h"
+#include "text/tokenizer.h"
+
+namespace banter::dialogue {
+
+/** How long prompts may get. */
+struct ContextLimits {
+  int32_t context_tokens = 0;  // prompt and reply together
+  int32_t reply_reserve = 0;   // tokens of these kept free for the reply, below context_tokens
+};
+
+/** A prompt for the next reply, and what the conversation becomes when the reply has ended. */
+struct Prompt {
+  std::vector<text::TokenId> tokens;
+  uint32_t dropped_turns = 0;   // oldest turns that did not fit
+  uint32_t dropped_tokens = 0;  // how much shorter the prompt is without them
+};
+
+/** One conversation. Engine thread only.
+ *
+ *  Context policy: persona and the newest turn always stay. When the prompt would leave less than the reply reserve, the
+ *  oldest turns go, whole exchanges (up to the next user turn) at a time, until an eighth of the context is free beyond
+ *  the reserve: each time turns go the whole prompt must be computed anew, and without that slack it would happen at
+ *  every turn. */
+class Conversation {
+ public:
+  explicit Conversation(std::string persona) : persona_(std::move(persona)) {}
+
+  /** The prompt for a reply to `said` (empty: no new turn; the character speaks first or goes on). Changes nothing.
+   *  Errors: PROMPT_TOO_LONG (persona and newest turn alone do not fit), TEMPLATE, NO_TEMPLATE. */
+  Result<Prompt> prompt_for(const ChatFormat& format, const ContextLimits& limits, std::string_view said) const;
+
+  /** The reply has ended: forgets the turns that `prompt` dropped, and adds what was said and the reply. */
+  void commit(const Prompt& prompt, std::string_view said, std::string_view reply);
+
+  /** Adds a turn. Keeps at most `limit_bytes` of text in turns, dropping the oldest: more could never fit a prompt. */
+  void add(Role role, std::string text, size_t limit_bytes);
+  void reset();
+
+  const std::deque<Turn>& turns() const { return turns_; }
+  const std::string& persona() const { return persona_; }
+
+ private:
+  Result<std::vector<text::TokenId>> render(const ChatFormat& format, size_t from, std::string_view said) const;
+  /** The first turn at or after `from` where an exchange starts, or turns_.size(). */
+  size_t exchange_at(size_t from) const;
+
+  std::string persona_;
+  std::deque<Turn> turns_;
+  size_t turn_bytes_ = 0;
+  uint32_t forgotten_turns_ = 0;  // dropped by add() and not reported yet
+};
+
+}  // namespace banter::dialogue

@@ -1,0 +1,272 @@
+// The part of the engine thread that loads and releases models.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/engine_thread.h"
+#include "engine/guard.h"
+
+namespace banter::engine {
+
+void EngineThread::track(ModelObject& model) {
+  model.previous_tracked = nullptr;
+  model.next_tracked = models_;
+  if (models_ != nullptr) models_->previous_tracked = &model;
+  models_ = &model;
+
+  const uint32_t slot_index = model.load_slot;
+  const Result<void> placed = guarded([&]() -> Result<void> {
+    auto generation = receive(channels_, slot_index);
+    generation->arrival = ++arrivals_;
+    generations_[slot_index] = std::move(generation);
+    load_queue_.push_back(&model);
+    return {};
+  });
+  if (placed) return;
+  if (generations_[slot_index] != nullptr) return end_load(model, placed.error());
+  refuse(slot_index, placed.error());
+  model.failure = placed.error();
+  model.status.store(ModelObject::kFailed, std::memory_order_release);
+}
+
+Generation* EngineThread::load_generation(ModelObject& model) {
+  Generation* const generation = generations_[model.load_slot].get();
+  const bool its_own = generation != nullptr && generation->kind == RequestKind::kLoad && generation->model == &model;
+  return its_own && generation->terminal == 0 ? generation : nullptr;
+}
+
+void EngineThread::look_after_loads() {
+  if (loading_ != nullptr) {
+    ModelObject& model = *loading_;
+    if (loader_.finished()) {
+      loading_ = nullptr;
+      end_load(model, loader_.take());
+    } else {
+      tell_progress(model);
+    }
+  }
+  while (loading_ == nullptr && !load_queue_.empty()) {
+    ModelObject& model = *load_queue_.front();
+    load_queue_.pop_front();
+    start_load(model);
+  }
+}
+
+void EngineThread::tell_progress(ModelObject& model) {
+  const float progress = loader_.progress();
+  Generation* const generation = load_generation(model);
+  if (generation == nullptr || progress <= progress_told_) return;
+  EventBlock* const block = channels_.events.allocate();
+  if (block == nullptr) return;  // the next one tells more anyway
+  block->kind = BANTER_EVENT_LOAD_PROGRESS;
+  block->slot = generation->slot;
+  block->request = generation->id;
+  block->model = &model;
+  block->npc = nullptr;
+  block->user_data = model.user_data;
+  block->progress = std::clamp(progress, 0.0f, 1.0f);
+  progress_told_ = progress;
+  channels_.events.push(block);
+}
+
+void EngineThread::start_load(ModelObject& model) {
+  const EngineConfig& config = channels_.config;
+  LoadSettings& settings = model.settings;
+  settings.backend = config.backend;
+  settings.threads.threads = config.thread_count > 0 ? config.thread_count : default_thread_count();
+  settings.threads.affinity_mask = config.affinity_mask;
+  settings.threads.low_priority = config.low_priority;
+  settings.step_tokens = config.step_tokens;
+  settings.max_sequences = static_cast<int32_t>(std::min<uint32_t>(config.max_requests, 64));
+  settings.memory_left = UINT64_MAX;
+  if (config.memory_budget_bytes != 0) {
+    const uint64_t used = channels_.figures.weight_bytes.load(std::memory_order_relaxed) +
+                          channels_.figures.kv_bytes_total.load(std::memory_order_relaxed);
+    settings.memory_left = config.memory_budget_bytes > used ? config.memory_budget_bytes - used : 0;
+  }
+  progress_told_ = -1;
+  config.log.write(BANTER_LOG_INFO,
+                   "Loading " + (model.source.path.empty() ? "a model from memory" : model.source.path));
+  if (Result<void> started = loader_.start(model.source, settings, settings.threads); !started) {
+    return end_load(model, started.error());
+  }
+  loading_ = &model;
+  Generation* const generation = load_generation(model);
+  if (generation == nullptr || channels_.slots[generation->slot].cancel_requested()) return loader_.cancel();
+  tell_progress(model);
+}
+
+void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedModel>> outcome) {
+  Generation* const generation = load_generation(model);
+  if (outcome && !model.is_released) {
+    Result<void> ready = guarded([&]() -> Result<void> {
+      model_ready(model, std::move(*outcome));
+      return {};
+    });
+    if (ready) {
+      if (generation != nullptr) end(*generation, BANTER_EVENT_MODEL_READY, BANTER_OK, {});
+      start_waiting(model);
+      return;
+    }
+    model.runner.reset();
+    outcome = ready.error();
+  }
+  const bool cancelled = model.is_released || (!outcome && outcome.error().code == BANTER_ERROR_CANCELLED);
+  model.failure = cancelled ? Error{BANTER_ERROR_CANCELLED, "its load was cancelled."} : outcome.error();
+  model.status.store(ModelObject::kFailed, std::memory_order_release);
+  if (!cancelled) channels_.config.log.write(BANTER_LOG_ERROR, model.failure.message);
+  if (generation != nullptr) {
+    if (cancelled) {
+      end(*generation, BANTER_EVENT_CANCELLED, BANTER_OK, {});
+    } else {
+      end(*generation, BANTER_EVENT_FAILED, model.failure.code, model.failure.message);
+    }
+  }
+  end_requests(model, BANTER_EVENT_FAILED, BANTER_ERROR_STATE, "The model is not loaded: " + model.failure.message);
+  if (model.is_released && model.references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(model);
+}
+
+void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> loaded) {
+  const model::Model& m = *loaded->model;
+  model.name = m.display_name();
+  model.architecture = m.hyperparameters().architecture;
+  model.backend = loaded->backend->name();
+  model.tokenizer = &m.tokenizer();
+  banter_model_info& info = model.info;
+  info.struct_size = sizeof info;
+  info.name = model.name.c_str();
+  info.architecture = model.architecture.c_str();
+  info.backend = model.backend.c_str();
+  info.context_tokens = static_cast<uint32_t>(loaded->context_tokens);
+  info.vocabulary = static_cast<uint32_t>(m.hyperparameters().vocabulary);
+  info.weight_bytes = m.weight_bytes();
+  info.kv_pool_bytes = loaded->kv_bytes;
+  info.kv_bytes_per_token = loaded->kv_bytes_per_token;
+  info.has_chat_template = loaded->format->has_template() ? 1 : 0;
+  channels_.config.log.write(
+      BANTER_LOG_INFO, model.name + " is ready on " + model.backend + ": " + std::to_string(info.weight_bytes >> 20) +
+                           " MiB of weights, " + std::to_string(info.kv_pool_bytes >> 20) +
+                           " MiB for conversations of up to " + std::to_string(info.context_tokens) + " tokens.");
+  if (!loaded->warning.empty()) channels_.config.log.write(BANTER_LOG_WARNING, loaded->warning);
+
+  Figures& figures = channels_.figures;
+  const uint64_t weights = info.weight_bytes, kv = info.kv_pool_bytes;
+  model.runner = std::make_unique<ModelRunner>(channels_, std::move(loaded));
+  figures.weight_bytes.fetch_add(weights, std::memory_order_relaxed);
+  figures.kv_bytes_total.fetch_add(kv, std::memory_order_relaxed);
+  figures.models_loaded.fetch_add(1, std::memory_order_relaxed);
+  model.status.store(ModelObject::kReady, std::memory_order_release);
+}
+
+/** The model became ready: what waited for it begins, in the order of arrival. */
+void EngineThread::start_waiting(ModelObject& model) {
+  for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->next_tracked) {
+    if (npc->model == &model && npc->state != nullptr) model.runner->remember(*npc);
+  }
+  for (size_t i = 0; i < waiting_.size();) {
+    Generation& generation = *waiting_[i];
+    if (generation.model != &model) {
+      ++i;
+      continue;
+    }
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    begin(generation);
+  }
+  for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->next_tracked) {
+    if (npc->model == &model) advance(*npc);
+  }
+}
+
+/** Ends every request of a model, loads excepted. */
+void EngineThread::end_requests(ModelObject& model, banter_event_kind kind, banter_result code,
+                                const std::string& message) {
+  for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->next_tracked) {
+    if (npc->model != &model || npc->state == nullptr) continue;
+    std::deque<NpcState::Item> queue = std::exchange(npc->state->queue, {});
+    if (npc->state->running != nullptr) end(*npc->state->running, kind, code, message);
+    for (NpcState::Item& item : queue) {
+      if (item.generation != nullptr) {
+        end(*item.generation, kind, code, message);
+      } else {
+        channels_.turn_free.release(item.turn);
+      }
+    }
+  }
+  for (const std::unique_ptr<Generation>& generation : generations_) {
+    if (generation == nullptr || generation->model != &model || generation->kind == RequestKind::kLoad) continue;
+    end(*generation, kind, code, message);
+  }
+}
+
+void EngineThread::release(ModelObject& model) {
+  model.is_released = true;
+  end_requests(model, BANTER_EVENT_CANCELLED, BANTER_OK, {});
+  if (loading_ == &model) return loader_.cancel();  // end_load() drops the reference
+  const auto queued = std::find(load_queue_.begin(), load_queue_.end(), &model);
+  if (queued != load_queue_.end()) {
+    load_queue_.erase(queued);
+    return end_load(model, Error{BANTER_ERROR_CANCELLED, {}});
+  }
+  if (model.runner != nullptr) {
+    Figures& figures = channels_.figures;
+    figures.weight_bytes.fetch_sub(model.info.weight_bytes, std::memory_order_relaxed);
+    figures.kv_bytes_total.fetch_sub(model.info.kv_pool_bytes, std::memory_order_relaxed);
+    figures.models_loaded.fetch_sub(1, std::memory_order_relaxed);
+    model.tokenizer = nullptr;
+    model.runner.reset();
+  }
+  if (model.references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(model);
+}
+
+/** Nobody refers to the model any more. */
+void EngineThread::drop_reference(ModelObject& model) {
+  if (model.previous_tracked != nullptr) model.previous_tracked->next_tracked = model.next_tracked;
+  if (model.next_tracked != nullptr) model.next_tracked->previous_tracked = model.previous_tracked;
+  if (models_ == &model) models_ = model.next_tracked;
+  model.magic = ObjectMagic::kDead;
+  channels_.config.host.destroy(&model);
+}
+
+void EngineThread::update_figures() {
+  uint64_t used = 0;
+  for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->runner != nullptr) used += model->runner->kv_bytes_used();
+  }
+  channels_.figures.kv_bytes_used.store(used, std::memory_order_relaxed);
+}
+
+void EngineThread::destroy_objects() {
+  for (std::unique_ptr<Generation>& generation : generations_) {
+    // Caches give their pages back before the pools go.
+    if (generation != nullptr) generation->own_cache.reset();
+    generation.reset();
+  }
+  // Objects whose creation was not noticed yet.
+  Notice** last = &notices_;
+  while (*last != nullptr) last = &(*last)->next;
+  *last = channels_.notices.take_all();
+  for (Notice* notice = notices_; notice != nullptr;) {
+    Notice* const next = notice->next;
+    if (notice->kind == Notice::kNpcCreated) track(*static_cast<NpcObject*>(notice->object));
+    if (notice->kind == Notice::kModelCreated) {
+      auto& model = *static_cast<ModelObject*>(notice->object);
+      model.previous_tracked = nullptr;
+      model.next_tracked = models_;
+      if (models_ != nullptr) models_->previous_tracked = &model;
+      models_ = &model;
+    }
+    notice = next;
+  }
+  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) model->runner.reset();
+  while (npcs_ != nullptr) {
+    NpcObject* const next = npcs_->next_tracked;
+    channels_.config.host.destroy(npcs_);
+    npcs_ = next;
+  }
+  while (models_ != nullptr) {
+    ModelObject* const next = models_->next_tracked;
+    channels_.config.host.destroy(models_);
+    models_ = next;
+  }
+}
+
+}  // namespace banter::engine

@@ -1,0 +1,89 @@
+// The engine thread: takes commands, loads and unloads models, runs their steps, tells events, sleeps.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "engine/channels.h"
+#include "engine/generation.h"
+#include "engine/loader.h"
+#include "engine/model_runner.h"
+#include "engine/objects.h"
+
+namespace banter::engine {
+
+/** Everything that only the engine thread touches. run() returns when Channels::stop is set; destroy() then frees all
+ *  objects that are left. A failure of memory ends the request it happened for, never the thread. */
+class EngineThread {
+ public:
+  explicit EngineThread(Channels& channels);
+  ~EngineThread();
+
+  void run();
+  /** After run() has returned, by whoever joined it. */
+  void destroy_objects();
+
+ private:
+  bool iterate();
+
+  // Commands and notices.
+  void take_commands();
+  void take_until(uint64_t barrier);
+  void apply(Notice& notice);
+  void on_request(uint32_t slot);
+  void on_turn(uint32_t turn);
+  /** Fails a request for which not even a Generation could be made. */
+  void refuse(uint32_t slot_index, const Error& error);
+  void look_for_cancels();
+
+  // Models.
+  void track(ModelObject& model);
+  void look_after_loads();
+  void start_load(ModelObject& model);
+  void end_load(ModelObject& model, Result<std::unique_ptr<LoadedModel>> outcome);
+  void model_ready(ModelObject& model, std::unique_ptr<LoadedModel> loaded);
+  void tell_progress(ModelObject& model);
+  void start_waiting(ModelObject& model);
+  void end_requests(ModelObject& model, banter_event_kind kind, banter_result code, const std::string& message);
+  void release(ModelObject& model);
+  void drop_reference(ModelObject& model);
+  void update_figures();
+
+  // Characters.
+  void track(NpcObject& npc);
+  Result<NpcState*> state_of(NpcObject& npc);
+  /** Starts what is next in the character's queue, as far as possible. */
+  void advance(NpcObject& npc);
+  void apply_turn(NpcObject& npc, NpcState::Item& item);
+  void end_npc(NpcObject& npc);
+  void drop_reference(NpcObject& npc);
+
+  // Generations.
+  void route(Generation& generation);
+  void begin(Generation& generation);
+  void end(Generation& generation, banter_event_kind kind, banter_result code, std::string message);
+  void cancel(Generation& generation);
+  /** The generation has its terminal event: retires it and hands it to flush(). */
+  void finish(Generation& generation);
+  void flush();
+  bool step_models();
+  Generation* load_generation(ModelObject& model);
+
+  Channels& channels_;
+  Loader loader_;
+  ModelObject* loading_ = nullptr;
+  float progress_told_ = -1;
+  std::deque<ModelObject*> load_queue_;
+  std::vector<std::unique_ptr<Generation>> generations_;  // by slot
+  std::vector<Generation*> ended_;                        // wait to be told, in order
+  std::vector<Generation*> waiting_;                      // completions whose model loads
+  ModelObject* models_ = nullptr;                         // all, tracked
+  NpcObject* npcs_ = nullptr;
+  Notice* notices_ = nullptr;  // taken, not applied yet: their barrier is not reached
+  uint64_t arrivals_ = 0;
+  uint64_t cancels_seen_ = 0;
+};
+
+}  // namespace banter::engine

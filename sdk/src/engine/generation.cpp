@@ -1,0 +1,246 @@
+#include "engine/generation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "text/utf8.h"
+
+namespace banter::engine {
+namespace {
+
+std::vector<std::string> read_strings(ChainCursor& cursor, uint32_t count) {
+  std::vector<std::string> strings(count);
+  for (std::string& s : strings) {
+    s.resize(cursor.read_value<uint32_t>());
+    cursor.read(s.data(), s.size());
+  }
+  return strings;
+}
+
+sampling::SamplingParams params_of(const SamplingSettings& settings) {
+  sampling::SamplingParams params;
+  params.seed = settings.seed;
+  params.temperature = settings.temperature;
+  params.top_k = settings.top_k;
+  params.top_p = settings.top_p;
+  params.min_p = settings.min_p;
+  params.typical_p = settings.typical_p;
+  params.repetition_penalty = settings.repetition_penalty;
+  params.presence_penalty = settings.presence_penalty;
+  params.frequency_penalty = settings.frequency_penalty;
+  params.penalty_last_n = settings.penalty_last_tokens;
+  params.dry_multiplier = settings.dry_multiplier;
+  params.dry_base = settings.dry_base;
+  params.dry_allowed_length = settings.dry_allowed_length;
+  params.dry_last_n = settings.dry_last_tokens;
+  params.xtc_probability = settings.xtc_probability;
+  params.xtc_threshold = settings.xtc_threshold;
+  params.mirostat = settings.mirostat;
+  params.mirostat_tau = settings.mirostat_tau;
+  params.mirostat_eta = settings.mirostat_eta;
+  return params;
+}
+
+void read_text(ChainCursor& cursor, const RequestSlot& slot, Generation& generation) {
+  if (slot.kind == RequestKind::kCompleteTokens) {
+    generation.input_tokens.resize(slot.text_bytes / sizeof(int32_t));
+    cursor.read(generation.input_tokens.data(), slot.text_bytes);
+  } else {
+    generation.text.resize(slot.text_bytes);
+    cursor.read(generation.text.data(), slot.text_bytes);
+  }
+}
+
+/** The largest prefix of `text` of at most `limit` bytes that ends between code points. */
+size_t whole_prefix(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return text.size();
+  size_t end = limit;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+  return end == 0 ? limit : end;
+}
+
+EventBlock* block_for(Channels& channels, const Generation& generation, banter_event_kind kind) {
+  EventBlock* block = channels.events.allocate();
+  if (block == nullptr) return nullptr;
+  block->kind = kind;
+  block->slot = generation.slot;
+  block->request = generation.id;
+  block->model = generation.model;
+  block->npc = generation.npc;
+  block->user_data = generation.user_data;
+  return block;
+}
+
+/** Tokens that may be told: none that a banned string may still take back. */
+size_t settled_tokens(const Generation& generation) {
+  const size_t revocable =
+      generation.reply && generation.terminal == 0 ? static_cast<size_t>(generation.reply->revocable_tokens()) : 0;
+  return generation.reply_tokens.size() - std::min(revocable, generation.reply_tokens.size());
+}
+
+bool deliver_text(Channels& channels, Generation& generation) {
+  const size_t tokens_until = settled_tokens(generation);
+  size_t sent = 0;
+  bool room = true;
+  for (;;) {
+    const size_t text_left = generation.out_text.size() - sent;
+    const size_t tokens_left = tokens_until - generation.out_tokens_from;
+    // Tokens without text wait for the next text or for the end, which carries a few.
+    if (text_left == 0 && (generation.terminal == 0 || tokens_left <= kTailTokens)) break;
+    EventBlock* block = block_for(channels, generation, BANTER_EVENT_TEXT);
+    if (block == nullptr) {
+      room = false;
+      break;
+    }
+    const std::string_view rest = std::string_view(generation.out_text).substr(sent);
+    const size_t bytes = whole_prefix(rest, EventBlock::kDataBytes / 2);
+    std::memcpy(block->data, rest.data(), bytes);
+    block->data[bytes] = '\0';
+    block->text_len = static_cast<uint32_t>(bytes);
+    const size_t token_room = (EventBlock::kDataBytes - (bytes + 1 + 3) / 4 * 4) / sizeof(int32_t);
+    const size_t count = std::min(tokens_left, token_room);
+    if (count > 0) {
+      std::memcpy(block->data + (bytes + 1 + 3) / 4 * 4, generation.reply_tokens.data() + generation.out_tokens_from,
+                  count * sizeof(int32_t));
+    }
+    block->token_count = static_cast<uint32_t>(count);
+    generation.out_tokens_from += count;
+    sent += bytes;
+    channels.events.push(block);
+  }
+  generation.out_text.erase(0, sent);
+  return room;
+}
+
+bool deliver_notes(Channels& channels, Generation& generation) {
+  if (generation.prompt_waiting) {
+    EventBlock* block = block_for(channels, generation, BANTER_EVENT_PROMPT);
+    if (block == nullptr) return false;
+    // The slot owns the copy: it lives as long as the event, whatever becomes of the generation.
+    std::vector<int32_t>& copy = channels.slots[generation.slot].prompt_copy;
+    copy.assign(generation.tokens.begin(),
+                generation.tokens.begin() + static_cast<std::ptrdiff_t>(generation.prompt_tokens));
+    block->far_tokens = copy.data();
+    block->token_count = static_cast<uint32_t>(copy.size());
+    generation.prompt_waiting = false;
+    channels.events.push(block);
+  }
+  if (generation.trimmed_waiting) {
+    EventBlock* block = block_for(channels, generation, BANTER_EVENT_CONTEXT_TRIMMED);
+    if (block == nullptr) return false;
+    block->dropped_turns = generation.prompt.dropped_turns;
+    block->dropped_tokens = generation.prompt.dropped_tokens;
+    generation.trimmed_waiting = false;
+    channels.events.push(block);
+  }
+  return true;
+}
+
+double ms(uint64_t from_ns, uint64_t to_ns) {
+  return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e6 : 0.0;
+}
+
+void write_statistics(const Generation& generation, banter_request_statistics& out) {
+  out = {};
+  out.struct_size = sizeof out;
+  out.prompt_tokens = static_cast<uint32_t>(generation.prompt_tokens);
+  out.cached_tokens = generation.cached_tokens;
+  out.generated_tokens = static_cast<uint32_t>(generation.reply_tokens.size());
+  const uint64_t end = now_ns();
+  const uint64_t started = generation.started_ns != 0 ? generation.started_ns : end;
+  out.queue_ms = ms(generation.submitted_ns, started);
+  if (generation.first_token_ns != 0) {
+    out.ttft_ms = ms(generation.submitted_ns, generation.first_token_ns);
+    out.prefill_ms = ms(started, generation.first_token_ns);
+    out.decode_ms = ms(generation.first_token_ns, generation.last_token_ns);
+  } else if (generation.started_ns != 0) {
+    out.prefill_ms = ms(started, end);
+  }
+  out.itl_mean_ms = generation.latency.mean_ms();
+  out.itl_p50_ms = generation.latency.quantile_ms(0.5);
+  out.itl_p99_ms = generation.latency.quantile_ms(0.99);
+}
+
+void deliver_terminal(Channels& channels, Generation& generation) {
+  RequestSlot& slot = channels.slots[generation.slot];
+  slot.terminal = generation.terminal;
+  slot.code = generation.code;
+  slot.finish_reason = generation.reason;
+  const size_t length = whole_prefix(generation.message, sizeof slot.message - 1);
+  std::memcpy(slot.message, generation.message.data(), length);
+  slot.message[length] = '\0';
+  slot.message_len = static_cast<uint32_t>(length);
+  const size_t tail = generation.reply_tokens.size() - generation.out_tokens_from;
+  slot.tail_token_count = static_cast<uint32_t>(std::min<size_t>(tail, kTailTokens));
+  for (uint32_t i = 0; i < slot.tail_token_count; ++i) {
+    slot.tail_tokens[i] = generation.reply_tokens[generation.out_tokens_from + i];
+  }
+  write_statistics(generation, slot.statistics);
+  channels.figures.finished.fetch_add(1, std::memory_order_relaxed);
+  slot.state.fetch_or(RequestSlot::kEnded, std::memory_order_acq_rel);
+  channels.events.push_terminal(generation.slot);
+}
+
+}  // namespace
+
+std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
+  const RequestSlot& slot = channels.slots[slot_index];
+  auto generation = std::make_unique<Generation>();
+  generation->slot = slot_index;
+  generation->id = channels.slots.id(slot_index);
+  generation->kind = slot.kind;
+  generation->model = slot.model;
+  generation->npc = slot.npc;
+  generation->user_data = slot.user_data;
+  generation->flags = slot.flags;
+  generation->max_tokens = slot.max_tokens;
+  generation->priority = slot.priority;
+  generation->submitted_ns = slot.submitted_ns;
+
+  const bool npc_sampling = !slot.has_sampling && slot.npc != nullptr && slot.npc->has_sampling;
+  generation->params = params_of(slot.has_sampling ? slot.sampling
+                                 : npc_sampling    ? slot.npc->sampling
+                                                   : default_sampling());
+  if (npc_sampling) generation->params.logit_bias = slot.npc->logit_bias;
+
+  ChainCursor cursor(channels.text, slot.chain);
+  read_text(cursor, slot, *generation);
+  std::vector<int32_t> bias_tokens(slot.bias_count);
+  std::vector<float> bias_values(slot.bias_count);
+  cursor.read(bias_tokens.data(), bias_tokens.size() * sizeof(int32_t));
+  cursor.read(bias_values.data(), bias_values.size() * sizeof(float));
+  for (uint32_t i = 0; i < slot.bias_count; ++i) {
+    generation->params.logit_bias.emplace_back(bias_tokens[i], bias_values[i]);
+  }
+  dialogue::ReplyOptions& options = generation->reply_options;
+  options.stop_tokens.resize(slot.stop_token_count);
+  cursor.read(options.stop_tokens.data(), options.stop_tokens.size() * sizeof(int32_t));
+  options.stop_strings = read_strings(cursor, slot.stop_string_count);
+  options.banned_strings = read_strings(cursor, slot.banned_string_count);
+  options.ignore_end = (slot.flags & BANTER_REQUEST_IGNORE_END) != 0;
+  options.special_text = (slot.flags & BANTER_REQUEST_SPECIAL_TEXT) != 0;
+  return generation;
+}
+
+void end_with(Generation& generation, banter_event_kind kind, banter_result code, banter_finish_reason reason,
+              std::string message) {
+  generation.terminal = kind;
+  generation.code = code;
+  generation.reason = reason;
+  generation.message = std::move(message);
+  generation.state = Generation::State::kFinished;
+}
+
+bool deliver(Channels& channels, Generation& generation) {
+  const bool room = deliver_notes(channels, generation) && deliver_text(channels, generation);
+  if (!room) {
+    if (!generation.delayed) channels.figures.events_delayed.fetch_add(1, std::memory_order_relaxed);
+    generation.delayed = true;
+    return false;
+  }
+  generation.delayed = false;
+  if (generation.terminal != 0) deliver_terminal(channels, generation);
+  return true;
+}
+
+}  // namespace banter::engine

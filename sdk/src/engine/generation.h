@@ -1,0 +1,86 @@
+// One request while the engine works on it: from its command to its terminal event.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "banter/types.h"
+#include "dialogue/conversation.h"
+#include "dialogue/reply.h"
+#include "engine/channels.h"
+#include "engine/latency.h"
+#include "engine/objects.h"
+#include "kv/page_pool.h"
+#include "sampling/sampler.h"
+
+namespace banter::engine {
+
+/** Engine thread only. */
+struct Generation {
+  // What was asked.
+  uint32_t slot = 0;
+  banter_request_id id = 0;
+  RequestKind kind = RequestKind::kSay;
+  ModelObject* model = nullptr;
+  NpcObject* npc = nullptr;
+  void* user_data = nullptr;
+  uint32_t flags = 0;
+  uint32_t max_tokens = 0;
+  int32_t priority = 0;
+  uint64_t arrival = 0;  // order of submission
+  std::string text;
+  std::vector<text::TokenId> input_tokens;
+  sampling::SamplingParams params;
+  dialogue::ReplyOptions reply_options;
+
+  // While it runs. `tokens` is the whole sequence; what of it is not in the cache is still to be computed.
+  enum class State : uint8_t { kQueued, kRunning, kFinished };
+  State state = State::kQueued;
+  dialogue::Prompt prompt;
+  std::vector<text::TokenId> tokens;
+  size_t prompt_tokens = 0;
+  int32_t limit = 0;  // most tokens of the sequence
+  std::optional<kv::SequenceCache> own_cache;
+  kv::SequenceCache* cache = nullptr;
+  std::unique_ptr<sampling::Sampler> sampler;
+  std::optional<dialogue::Reply> reply;
+  uint64_t served_step = 0;
+  bool admitted = false;  // may take pages
+
+  // On the way to the host.
+  std::string out_text;
+  size_t out_tokens_from = 0;    // reply tokens before this index were sent
+  bool trimmed_waiting = false;  // a CONTEXT_TRIMMED event is due
+  bool prompt_waiting = false;   // a PROMPT event is due
+  bool delayed = false;          // its output has been waiting for a poll
+
+  // How it ended.
+  banter_event_kind terminal = 0;
+  banter_result code = BANTER_OK;
+  banter_finish_reason reason = BANTER_FINISH_NONE;
+  std::string message;
+
+  uint64_t submitted_ns = 0, started_ns = 0, first_token_ns = 0, last_token_ns = 0;
+  uint32_t cached_tokens = 0;
+  LatencyHistogram latency;
+
+  std::vector<text::TokenId> reply_tokens;  // everything generated, the token that ended it included
+
+  int32_t pending() const { return static_cast<int32_t>(tokens.size()) - cache->length(); }
+};
+
+/** Reads a posted request out of its slot and chain (which it returns to the pool). */
+std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index);
+
+/** Marks how the generation ended; deliver() then tells the host. */
+void end_with(Generation& generation, banter_event_kind kind, banter_result code, banter_finish_reason reason,
+              std::string message);
+
+/** Sends what is waiting: TRIMMED, PROMPT, TEXT, and, once it ended, the terminal event. False while events are full;
+ *  nothing is lost, call again after a poll. True: everything is sent; after the terminal event the slot is the host's. */
+bool deliver(Channels& channels, Generation& generation);
+
+}  // namespace banter::engine

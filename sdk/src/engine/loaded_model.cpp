@@ -1,0 +1,168 @@
+#include "engine/loaded_model.h"
+
+#include <algorithm>
+
+#include "backend_cpu/cpu_backend.h"
+#include "base/byte_source.h"
+#include "engine/host_io.h"
+#include "formats/gguf.h"
+#include "ops/reference.h"
+
+namespace banter::engine {
+namespace {
+
+constexpr uint64_t kDefaultConversations = 8;
+constexpr uint64_t kDefaultKvLimit = uint64_t{1} << 30;
+/** A pool that holds less than this of one conversation is of no use to anybody. */
+constexpr int32_t kLeastContext = 32;
+
+std::string megabytes(uint64_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+Result<formats::Gguf> open(const LoadSource& source) {
+  if (!source.memory.empty()) {
+    const auto no_parts = [](uint32_t, uint32_t) -> Result<std::shared_ptr<ByteSource>> {
+      return Error{
+          BANTER_ERROR_UNSUPPORTED,
+          "The model in memory is one part of a split set; join the parts, or load them by path or callbacks."};
+    };
+    return formats::Gguf::open(borrow_memory(source.memory, "the model in memory"), no_parts);
+  }
+  if (source.io) return open_host_gguf(*source.io, source.path);
+  return formats::Gguf::open(source.path);
+}
+
+Result<std::unique_ptr<ops::Backend>> make_backend(banter_backend backend, ThreadPool& threads) {
+  if (backend == BANTER_BACKEND_REFERENCE) return ops::create_reference_backend(threads);
+  return cpu::create_backend(threads, cpu::best_isa());
+}
+
+uint64_t tensor_bytes(const formats::Gguf& file) {
+  uint64_t bytes = 0;
+  for (const formats::GgufTensor& tensor : file.tensors()) bytes += tensor.bytes;
+  return bytes;
+}
+
+/** Bytes of KV pages that one conversation of `tokens` tokens holds at most, page rounding aside. */
+uint64_t conversation_bytes(std::span<const kv::GroupSpec> groups, int32_t tokens, int32_t chunk) {
+  uint64_t bytes = 0;
+  for (const kv::GroupSpec& group : groups) {
+    const ops::KvGeometry geometry{group.type, group.layers, group.kv_heads, group.head_dim, 16};
+    const int32_t held = group.window == 0 ? tokens : std::min(tokens, group.window + group.restorable + chunk + 16);
+    bytes += geometry.bytes_per_token() * static_cast<uint64_t>(held + 15);
+  }
+  return bytes;
+}
+
+/** The longest conversation, at most `wanted`, that the pool can hold. */
+int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk) {
+  int32_t low = 0, high = wanted;
+  while (low < high) {
+    const int32_t middle = low + (high - low + 1) / 2;
+    if (pool.pages_for(middle, chunk) <= pool.total_pages()) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+Result<void> create_pool(LoadedModel& loaded, const LoadSettings& settings) {
+  const std::vector<kv::GroupSpec> groups = loaded.model->kv_groups();
+  const int32_t wanted = loaded.model->context_length();
+  uint64_t budget = settings.kv_budget_bytes;
+  if (budget == 0) {
+    const uint64_t one = conversation_bytes(groups, wanted, loaded.chunk_tokens);
+    budget = std::max(std::min(one * kDefaultConversations, kDefaultKvLimit), std::min(one, 2 * kDefaultKvLimit));
+  }
+  const uint64_t weights = loaded.model->weight_bytes();
+  if (settings.memory_left != UINT64_MAX) {
+    const uint64_t left = settings.memory_left > weights ? settings.memory_left - weights : 0;
+    if (settings.kv_budget_bytes == 0) budget = std::min(budget, left);
+    if (left == 0 || budget > left) {
+      return Error{BANTER_ERROR_BUDGET_EXCEEDED,
+                   "The model needs " + megabytes(weights) + " for weights and " + megabytes(budget) +
+                       " for conversations, but only " + megabytes(settings.memory_left) +
+                       " of the engine's memory budget are left; raise memory_budget_bytes or choose a smaller model."};
+    }
+  }
+  auto pool = kv::PagePool::create(*loaded.backend, groups, budget);
+  if (!pool) return pool.error();
+  loaded.pool = std::move(*pool);
+  loaded.kv_bytes = static_cast<uint64_t>(loaded.pool->total_pages()) * loaded.pool->page_stride();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].window != 0) continue;
+    const ops::KvGeometry& geometry = loaded.pool->pages(static_cast<int32_t>(g)).geometry;
+    loaded.kv_bytes_per_token += static_cast<uint32_t>(geometry.bytes_per_token());
+  }
+  loaded.context_tokens = tokens_that_fit(*loaded.pool, wanted, loaded.chunk_tokens);
+  if (loaded.context_tokens < std::min(kLeastContext, wanted)) {
+    return Error{BANTER_ERROR_BUDGET_EXCEEDED,
+                 "A KV pool of " + megabytes(budget) + " holds no more than " + std::to_string(loaded.context_tokens) +
+                     " tokens of this model; raise kv_budget_bytes to " +
+                     megabytes(conversation_bytes(groups, wanted, loaded.chunk_tokens)) + " for a full context."};
+  }
+  if (loaded.context_tokens < wanted) {
+    loaded.warning = "The KV pool of " + megabytes(loaded.kv_bytes) + " holds conversations of " +
+                     std::to_string(loaded.context_tokens) + " tokens, not of " + std::to_string(wanted) +
+                     "; raise kv_budget_bytes for longer ones.";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const LoadSettings& settings,
+                                                const model::LoadProgress& progress) {
+  auto file = open(source);
+  if (!file) return file.error();
+  const uint64_t bytes = tensor_bytes(*file);
+  if (bytes > settings.memory_left || settings.kv_budget_bytes > settings.memory_left - bytes) {
+    return Error{BANTER_ERROR_BUDGET_EXCEEDED,
+                 "The model's weights take " + megabytes(bytes) + ", but only " + megabytes(settings.memory_left) +
+                     " of the engine's memory budget are left; raise memory_budget_bytes or choose a smaller model."};
+  }
+
+  auto loaded = std::make_unique<LoadedModel>();
+  auto threads = ThreadPool::create(settings.threads);
+  if (!threads) return threads.error();
+  loaded->threads = std::move(*threads);
+  auto backend = make_backend(settings.backend, *loaded->threads);
+  if (!backend) return backend.error();
+  loaded->backend = std::move(*backend);
+
+  model::LoadOptions options;
+  options.context_length = settings.context_tokens;
+  options.max_rows = settings.step_tokens;
+  options.max_logit_rows = std::min(settings.step_tokens, settings.max_sequences);
+  auto model = model::Model::load(*file, *loaded->backend, options, progress);
+  if (!model) return model.error();
+  loaded->model = std::move(*model);
+  loaded->chunk_tokens = loaded->model->max_rows();
+
+  auto format =
+      dialogue::ChatFormat::create(loaded->model->tokenizer(), settings.chat_template, loaded->model->chat_template());
+  if (!format) return format.error();
+  loaded->format = std::move(*format);
+  if (Result<void> made = create_pool(*loaded, settings); !made) return made.error();
+  if (!loaded->format->template_problem().empty()) {
+    loaded->warning += "The model's chat template is not used: " + loaded->format->template_problem();
+  }
+
+  const text::Tokenizer& tokenizer = loaded->model->tokenizer();
+  for (size_t id = 0; id < tokenizer.size(); ++id) {
+    if (tokenizer.is_unused(static_cast<text::TokenId>(id))) {
+      loaded->unused_tokens.push_back(static_cast<text::TokenId>(id));
+    }
+  }
+  // Rows of the head behind the vocabulary (padding of the matrix) name no token either.
+  for (auto id = static_cast<int32_t>(tokenizer.size()); id < loaded->model->hyperparameters().vocabulary; ++id) {
+    loaded->unused_tokens.push_back(id);
+  }
+  loaded->workspace = sampling::make_workspace();
+  return loaded;
+}
+
+}  // namespace banter::engine

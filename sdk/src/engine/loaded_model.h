@@ -1,0 +1,62 @@
+// A model ready to talk: weights, KV pool and the written form of its conversations, and how it is loaded.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "banter/types.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "dialogue/chat_format.h"
+#include "kv/page_pool.h"
+#include "model/model.h"
+#include "ops/backend.h"
+#include "sampling/sampler.h"
+
+namespace banter::engine {
+
+/** Where a model comes from. */
+struct LoadSource {
+  std::string path;
+  std::span<const std::byte> memory;  // instead of a path
+  std::optional<banter_io> io;        // how `path` is read; none: the file system
+};
+
+struct LoadSettings {
+  banter_backend backend = BANTER_BACKEND_AUTO;
+  ThreadPoolConfig threads;
+  int32_t step_tokens = 256;
+  int32_t max_sequences = 64;    // that want a token in one step
+  int32_t context_tokens = 0;    // 0: the model's own, at most 8192
+  uint64_t kv_budget_bytes = 0;  // 0: eight full conversations, at most 1 GiB
+  uint64_t memory_left = 0;      // of the engine's budget; UINT64_MAX: no budget
+  std::string chat_template;     // instead of the model's
+};
+
+/** Everything of one model. Its threads are its own, so that loading one model does not hold up another. Made by the
+ *  loading thread, then used by the engine thread only (the tokenizer, immutable, by any). */
+struct LoadedModel {
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<ops::Backend> backend;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<dialogue::ChatFormat> format;
+  std::unique_ptr<kv::PagePool> pool;
+  std::shared_ptr<sampling::Workspace> workspace;
+  std::vector<text::TokenId> unused_tokens;  // never sampled
+  int32_t context_tokens = 0;                // longest conversation that model and pool hold
+  int32_t chunk_tokens = 0;                  // rows of one step
+  uint64_t kv_bytes = 0;
+  uint32_t kv_bytes_per_token = 0;  // of the layers with full attention
+  std::string warning;              // for the log, "" when all is well
+};
+
+/** Loads; may take long. `progress` is called on this thread, see model::LoadProgress.
+ *  Errors: those of Gguf::open, Model::load, PagePool::create and ChatFormat::create, and BUDGET_EXCEEDED. */
+Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const LoadSettings& settings,
+                                                const model::LoadProgress& progress);
+
+}  // namespace banter::engine

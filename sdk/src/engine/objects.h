@@ -1,0 +1,99 @@
+// What the host's handles point to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dialogue/conversation.h"
+#include "engine/channels.h"
+#include "engine/loaded_model.h"
+#include "engine/submission.h"
+
+namespace banter::engine {
+
+class Engine;
+class ModelRunner;
+struct Generation;
+
+/** First member of every object behind a handle, so that a handle of another kind is noticed. */
+enum class ObjectMagic : uint32_t { kEngine = 0xBA27E26E, kModel = 0xBA270DE1, kNpc = 0xBA27017C, kDead = 0xDEADBA27 };
+
+/** A model's handle. References: the host's handle, its characters, its requests' slots. The engine thread frees it. */
+struct ModelObject {
+  ObjectMagic magic = ObjectMagic::kModel;
+  Engine* engine = nullptr;
+  std::atomic<uint32_t> references{1};
+  Notice created, released, unused;
+
+  // Written before the load is posted.
+  LoadSource source;
+  LoadSettings settings;
+  void* user_data = nullptr;
+  uint32_t load_slot = FreeList::kNone;
+
+  enum Status : uint32_t { kLoading, kReady, kFailed };
+  std::atomic<uint32_t> status{kLoading};
+  // Written before status becomes kReady, then constant.
+  std::string name, architecture, backend;
+  banter_model_info info{};
+  const text::Tokenizer* tokenizer = nullptr;
+
+  // Engine thread:
+  std::unique_ptr<ModelRunner> runner;  // while the model is ready
+  bool is_released = false;
+  Error failure;  // why kFailed
+  ModelObject* previous_tracked = nullptr;
+  ModelObject* next_tracked = nullptr;
+};
+
+/** A character's engine-thread part. */
+struct NpcState {
+  explicit NpcState(std::string persona) : conversation(std::move(persona)) {}
+
+  struct Item {
+    Generation* generation = nullptr;  // else a turn
+    uint32_t turn = FreeList::kNone;
+    std::string text;
+  };
+  dialogue::Conversation conversation;
+  std::deque<Item> queue;         // in the order of the calls
+  Generation* running = nullptr;  // at most one
+  std::optional<kv::SequenceCache> cache;
+  std::vector<text::TokenId> cached;  // tokens in `cache`
+  uint64_t last_used = 0;             // step
+  NpcObject* previous = nullptr;      // in the runner's list of characters with a state
+  NpcObject* next = nullptr;
+};
+
+/** A character's handle. References: the host's handle and its requests' slots. The engine thread frees it. */
+struct NpcObject {
+  ObjectMagic magic = ObjectMagic::kNpc;
+  Engine* engine = nullptr;
+  ModelObject* model = nullptr;
+  std::atomic<uint32_t> references{1};
+  Notice created, destroyed, unused;
+
+  std::string persona;
+  uint32_t context_tokens = 0;
+  uint32_t reply_reserve_tokens = 0;
+  bool has_sampling = false;
+  SamplingSettings sampling;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  void* user_data = nullptr;
+
+  // Engine thread:
+  std::unique_ptr<NpcState> state;  // from its first request or turn
+  bool is_destroyed = false;
+  NpcObject* previous_tracked = nullptr;
+  NpcObject* next_tracked = nullptr;
+};
+
+/** The library's sampling defaults. */
+SamplingSettings default_sampling();
+
+}  // namespace banter::engine

@@ -1,0 +1,37 @@
+// What one step computes: which sequences, and how many rows of each.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace banter::engine {
+
+/** A sequence that could go on. */
+struct Candidate {
+  int32_t priority = 0;      // higher goes first
+  uint64_t arrival = 0;      // lower goes first among equals
+  int32_t pending = 0;       // tokens not computed yet, at least 1
+  bool decoding = false;     // its reply has begun: `pending` is the newest token (more after a preemption)
+  uint64_t served_step = 0;  // step that last computed something of it
+  int32_t rows = 0;          // [out] rows in this step, 0 = none
+
+  /** Order of who may take pages from whom, and who is prefilled first. */
+  bool before(const Candidate& other) const {
+    return priority != other.priority ? priority > other.priority : arrival < other.arrival;
+  }
+};
+
+struct StepLimits {
+  int32_t rows = 1;          // token budget of a step
+  int32_t prefill_rows = 1;  // of these for prefill while somebody decodes
+  int32_t logit_rows = 1;    // sequences that can get a next token in one step
+  uint64_t step = 0;         // number of this step
+};
+
+/** Fills in `rows` of every candidate: decode first (by priority, then who was served longest ago), then prefill in
+ *  chunks (by priority, then arrival). Where prefill waits, it gets at least a quarter of the rows, and every other step
+ *  when there is only one row. Every call serves somebody when there is a candidate. `scratch` keeps its memory. */
+void plan_step(std::span<Candidate> candidates, const StepLimits& limits, std::vector<Candidate*>& scratch);
+
+}  // namespace banter::engine
