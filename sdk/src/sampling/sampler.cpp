@@ -138,7 +138,7 @@ double Chain::filter(LogitScan& scan, double coin) {
   double total = first_candidates(scan);
   if (params_.typical_p < 1.0f) {
     keep_typical(candidates, params_.typical_p, total, workspace_->selection);
-    total = set_weights(candidates);  // the most likely token may be gone
+    total = sum_weights(candidates);
   }
   if (params_.top_p < 1.0f) keep_top_p(candidates, params_.top_p, total, workspace_->selection);
   if (params_.min_p > 0.0f) keep_min_p(candidates, log_min_p_);
