@@ -1,0 +1,78 @@
+// What a model file holds and needs, as numbers: the part of `banter inspect` that does not print.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/gguf.h"
+
+namespace banter::tools {
+
+/** Where weights are used. */
+enum class ModelPart : uint8_t { kEmbedding, kAttention, kFeedForward, kOutput, kNorms, kOther };
+inline constexpr size_t kModelParts = 6;
+std::string_view part_name(ModelPart part);
+/** The part that a tensor belongs to, by its name. */
+ModelPart part_of(std::string_view tensor_name);
+
+/** Some tensors together. */
+struct Tally {
+  uint64_t tensors = 0;
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;
+};
+
+/** A format of KV pages. Quantised ones count a half-float scale per 32 elements, INT4 a minimum as well. */
+struct KvFormat {
+  std::string_view name;
+  uint64_t bits_per_32;  // bits that 32 elements take
+};
+inline constexpr std::array<KvFormat, 4> kKvFormats = {
+    {{"f16", 32 * 16}, {"bf16", 32 * 16}, {"int8", 32 * 8 + 16}, {"int4", 32 * 4 + 32}}};
+
+/** Layers that cache alike. */
+struct KvLayers {
+  uint64_t layers = 0;
+  uint64_t window = 0;    // positions that are read; 0 = all
+  uint64_t held = 0;      // positions that are kept where `window` is set: some more, so that replies can be taken back
+  uint64_t elements = 0;  // of K and V of one token in all these layers
+};
+
+/** The shape of the KV cache. */
+struct KvReport {
+  std::vector<KvLayers> groups;
+  uint64_t trained_context = 0;  // tokens
+  uint64_t step_buffer_bytes = 0;
+
+  bool has_windows() const;
+  /** Bytes that one more token takes in `format`, before (or, with `beyond_windows`, after) all windows are full. */
+  uint64_t bytes_per_token(const KvFormat& format, bool beyond_windows = false) const;
+  /** Bytes of a sequence of `tokens` tokens, whole pages of 16. */
+  uint64_t sequence_bytes(const KvFormat& format, uint64_t tokens) const;
+  /** What a character adds whose first `prefix` of `tokens` tokens are shared with all others. */
+  uint64_t own_bytes(const KvFormat& format, uint64_t tokens, uint64_t prefix) const;
+};
+
+struct ModelReport {
+  std::array<Tally, kModelParts> parts;
+  std::vector<std::pair<std::string, Tally>> types;  // by GGUF type, most bytes first
+  Tally total;
+  bool tied_output = false;  // the embedding serves as output matrix
+  std::optional<KvReport> kv;
+  std::string kv_missing;  // why there is none
+};
+
+ModelReport analyse(const formats::Gguf& file);
+
+/** How many characters fit `budget` bytes beside `weights` and one shared prefix. */
+uint64_t characters_that_fit(const KvReport& kv, const KvFormat& format, uint64_t budget, uint64_t weights,
+                             uint64_t tokens, uint64_t prefix);
+
+/** Context lengths worth showing: 1024, 2048, … up to and with `trained`. */
+std::vector<uint64_t> context_steps(uint64_t trained);
+
+}  // namespace banter::tools
