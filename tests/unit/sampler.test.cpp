@@ -1,4 +1,4 @@
-// Sampling parameters, random numbers, the filters against float64 answers, draws, history and rollback.
+// Random numbers, the filters against float64 answers and full sorts, draws, hostile logits, allocations.
 #include "sampling/sampler.h"
 
 #include <gtest/gtest.h>
@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <new>
-#include <random>
+#include <vector>
 
 #include "sampling/logit_scan.h"
-#include "sampling/token_history.h"
+#include "unit/sampler_fixture.h"
 #include "unit/sampler_goldens.h"
 
 namespace {
@@ -35,36 +34,6 @@ thread_local long allocations = 0;
 
 namespace banter::sampling {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-SamplingParams all_off() {
-  SamplingParams p;
-  p.temperature = 1.0f;
-  p.top_k = 0;
-  p.top_p = 1.0f;
-  p.min_p = 0.0f;
-  return p;
-}
-
-std::unique_ptr<Sampler> make(const SamplingParams& params, int32_t vocabulary, int32_t max_tokens = 256) {
-  auto sampler = Sampler::create(params, vocabulary, max_tokens);
-  EXPECT_TRUE(sampler) << sampler.error().message;
-  return std::move(*sampler);
-}
-
-std::vector<float> random_logits(size_t n, uint32_t seed) {
-  std::mt19937 bits(seed);
-  std::vector<float> logits(n);
-  // No std::normal_distribution: its numbers differ between standard libraries.
-  for (float& x : logits) {
-    x = 0;
-    for (int i = 0; i < 6; ++i) x += static_cast<float>(bits() >> 8) * 0x1p-24f - 0.5f;
-    x *= 4.0f;
-  }
-  return logits;
-}
 
 TEST(Philox, matches_the_known_answers_of_its_authors) {
   using Four = std::array<uint32_t, 4>;
@@ -109,7 +78,8 @@ std::vector<TokenId> sorted_nucleus(const std::vector<float>& logits, double mas
   std::vector<TokenId> ids(logits.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i);
   const auto logit = [&](TokenId id) { return double{logits[static_cast<size_t>(id)]}; };
-  std::stable_sort(ids.begin(), ids.end(), [&](TokenId a, TokenId b) { return logit(a) > logit(b); });
+  std::sort(ids.begin(), ids.end(),
+            [&](TokenId a, TokenId b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
   ids.resize(std::min(ids.size(), k));
   double total = 0.0, sum = 0.0;
   for (const TokenId id : ids) total += std::exp(logit(id) - logit(ids[0]));
@@ -324,163 +294,6 @@ TEST(Sampler, bias_adds_up_and_minus_infinity_bans) {
   EXPECT_EQ(sampler->sample(logits, {}, 0), -1);
 }
 
-TEST(Sampler, mirostat_approaches_the_surprise_it_aims_at) {
-  SamplingParams p = all_off();
-  p.mirostat = 2;
-  p.mirostat_tau = 3.0f;
-  const std::vector<float> base = random_logits(2000, 11);
-  const auto sampler = make(p, 2000, 4000);
-  double surprise = 0.0;
-  constexpr int kSteps = 2000;
-  for (int i = 0; i < kSteps; ++i) {
-    std::vector<float> logits = base;
-    const auto span = sampler->distribution(logits, {}, static_cast<uint64_t>(i));
-    const std::vector<TokenProbability> p_now(span.begin(), span.end());
-    logits = base;
-    const TokenId token = sampler->sample(logits, {}, static_cast<uint64_t>(i));
-    const auto it = std::find_if(p_now.begin(), p_now.end(), [token](const auto& e) { return e.token == token; });
-    ASSERT_NE(it, p_now.end());
-    if (i >= kSteps / 2) surprise -= std::log2(it->probability);
-    sampler->accept(token);
-  }
-  EXPECT_NEAR(surprise / (kSteps / 2), 3.0, 0.1);
-}
-
-/** Everything that remembers tokens, at once. */
-SamplingParams with_memory() {
-  SamplingParams p = all_off();
-  p.repetition_penalty = 1.2f;
-  p.frequency_penalty = 0.3f;
-  p.penalty_last_n = 7;
-  p.dry_multiplier = 0.5f;
-  p.dry_allowed_length = 1;
-  p.dry_breakers = {{3, 4}, {6}};
-  return p;
-}
-
-std::vector<TokenProbability> probabilities(Sampler& sampler, std::vector<float> logits) {
-  const auto span = sampler.distribution(logits, {}, 0);
-  return {span.begin(), span.end()};
-}
-
-bool same(const std::vector<TokenProbability>& a, const std::vector<TokenProbability>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& x, const auto& y) { return x.token == y.token && x.probability == y.probability; });
-}
-
-TEST(Sampler, rollback_is_as_if_the_tokens_had_never_come) {
-  const std::vector<float> logits = random_logits(8, 21);
-  std::mt19937 bits(8);
-  for (int round = 0; round < 300; ++round) {
-    const auto rolled = make(with_memory(), 8, 64), fresh = make(with_memory(), 8, 64);
-    std::vector<TokenId> kept;
-    for (int step = 0; step < 40; ++step) {
-      if (bits() % 4 == 0) {
-        const auto drop = std::min<size_t>(bits() % 5, kept.size());
-        rolled->rollback(static_cast<int32_t>(drop));
-        kept.resize(kept.size() - drop);
-      } else {
-        kept.push_back(static_cast<TokenId>(bits() % 8));
-        rolled->accept(kept.back());
-      }
-    }
-    for (const TokenId token : kept) fresh->accept(token);
-    ASSERT_TRUE(same(probabilities(*rolled, logits), probabilities(*fresh, logits))) << "round " << round;
-  }
-}
-
-TEST(Sampler, rollback_restores_mirostat) {
-  SamplingParams p = all_off();
-  p.mirostat = 2;
-  p.mirostat_tau = 1.0f;
-  p.mirostat_eta = 1.0f;
-  const std::vector<float> base = random_logits(100, 31);
-  const auto sampler = make(p, 100);
-  const auto before = probabilities(*sampler, base);
-  for (uint64_t i = 0; i < 5; ++i) {
-    std::vector<float> logits = base;
-    sampler->accept(sampler->sample(logits, {}, i));
-  }
-  EXPECT_FALSE(same(probabilities(*sampler, base), before));
-  sampler->rollback(5);
-  EXPECT_TRUE(same(probabilities(*sampler, base), before));
-  sampler->rollback(1000);
-  sampler->rollback(-1);
-}
-
-TEST(Sampler, history_beyond_its_size_forgets_the_oldest) {
-  SamplingParams p = all_off();
-  p.presence_penalty = 10.0f;
-  p.penalty_last_n = -1;
-  p.dry_multiplier = 1.0f;
-  const auto sampler = make(p, 40, 16);
-  for (TokenId t = 0; t < 40; ++t) sampler->accept(t);
-  std::vector<float> logits(40, 0.0f);
-  const auto got = sampler->distribution(logits, {}, 0);
-  for (const TokenProbability& e : got) EXPECT_EQ(e.probability > 0.01f, e.token < 24) << e.token;
-  sampler->rollback(40);
-  logits.assign(40, 0.0f);
-  EXPECT_FLOAT_EQ(sampler->distribution(logits, {}, 0)[39].probability, 1.0f / 40);
-}
-
-TEST(TokenCounts, counts_like_a_map) {
-  TokenCounts counts(20);
-  std::map<TokenId, int> expected;
-  std::vector<TokenId> present;
-  std::mt19937 bits(5);
-  for (int step = 0; step < 20000; ++step) {
-    if (present.size() < 20 && bits() % 2 == 0) {
-      present.push_back(static_cast<TokenId>(bits() % 64) * 4096);
-      counts.add(present.back());
-      ++expected[present.back()];
-    } else if (!present.empty()) {
-      const size_t i = bits() % present.size();
-      counts.remove(present[i]);
-      if (--expected[present[i]] == 0) expected.erase(present[i]);
-      present.erase(present.begin() + static_cast<ptrdiff_t>(i));
-    }
-    std::map<TokenId, int> got;
-    for (const auto& slot : counts.slots())
-      if (slot.count != 0) got[slot.token] += slot.count;
-    ASSERT_EQ(got, expected) << "step " << step;
-  }
-}
-
-TEST(Dry, agrees_with_a_quadratic_search) {
-  std::mt19937 bits(77);
-  for (int round = 0; round < 400; ++round) {
-    SamplingParams p = all_off();
-    p.dry_multiplier = 1.0f;
-    p.dry_base = 2.0f;
-    p.dry_allowed_length = 1 + static_cast<int32_t>(bits() % 3);
-    p.dry_breakers = {{2, 2}, {1, 0, 1}};
-    const auto sampler = make(p, 3, 128);
-    std::vector<TokenId> history(bits() % 60);
-    for (TokenId& t : history) sampler->accept(t = static_cast<TokenId>(bits() % 3));
-
-    size_t limit = history.size();
-    for (const auto& breaker : p.dry_breakers)
-      for (size_t end = breaker.size(); end <= history.size(); ++end)
-        if (std::equal(breaker.begin(), breaker.end(), history.begin() + static_cast<ptrdiff_t>(end - breaker.size())))
-          limit = std::min(limit, history.size() - end);
-    std::array<double, 3> weights = {1, 1, 1};
-    for (TokenId token = 0; token < 3; ++token) {
-      size_t longest = 0;
-      for (size_t i = 1; i < history.size(); ++i) {
-        size_t length = 0;
-        while (length < std::min(limit, i) && history[i - 1 - length] == history[history.size() - 1 - length]) ++length;
-        if (history[i] == token) longest = std::max(longest, length);
-      }
-      const auto allowed = static_cast<size_t>(p.dry_allowed_length);
-      if (longest >= allowed) weights[static_cast<size_t>(token)] = std::exp(-std::pow(2.0, longest - allowed));
-    }
-    std::vector<float> logits(3, 0.0f);
-    const auto got = sampler->distribution(logits, {}, 0);
-    const double total = weights[0] + weights[1] + weights[2];
-    for (size_t i = 0; i < 3; ++i) ASSERT_NEAR(got[i].probability, weights[i] / total, 1e-6) << "round " << round;
-  }
-}
-
 TEST(Sampler, allocates_nothing_after_creation) {
   SamplingParams everything = with_memory();
   everything.top_k = 50;
@@ -527,89 +340,6 @@ TEST(Sampler, samplers_of_different_sizes_share_one_workspace) {
     (*small)->accept(token);
     alone->accept(token);
   }
-}
-
-void expect_refused(const SamplingParams& p, const std::string& field, const std::string& value,
-                    const std::string& range) {
-  const Result<void> valid = validate(p, 100);
-  ASSERT_FALSE(valid) << field << " = " << value << " was accepted";
-  EXPECT_EQ(valid.error().code, BANTER_ERROR_INVALID_ARGUMENT);
-  for (const std::string& part : {field + " is " + value, range})
-    EXPECT_NE(valid.error().message.find(part), std::string::npos) << valid.error().message << "\nlacks " << part;
-  EXPECT_FALSE(Sampler::create(p, 100, 10));
-}
-
-TEST(Validate, names_field_value_and_range) {
-  struct Case {
-    const char* field;
-    float SamplingParams::*member;
-    std::vector<float> wrong, right;
-    const char* range;
-  };
-  const Case cases[] = {
-      {"temperature", &SamplingParams::temperature, {-0.5f, 10.5f, kInf}, {0, 10}, "[0, 10]"},
-      {"top_p", &SamplingParams::top_p, {0, 1.5f, -1}, {1e-6f, 1}, "(0, 1]"},
-      {"min_p", &SamplingParams::min_p, {-0.25f, 1}, {0, 0.99f}, "[0, 1)"},
-      {"typical_p", &SamplingParams::typical_p, {0, 2}, {0.5f, 1}, "(0, 1]"},
-      {"repetition_penalty", &SamplingParams::repetition_penalty, {0, 11}, {0.01f, 10}, "[0.01, 10]"},
-      {"presence_penalty", &SamplingParams::presence_penalty, {-11, 11}, {-10, 10}, "[-10, 10]"},
-      {"frequency_penalty", &SamplingParams::frequency_penalty, {-11, 11}, {-10, 10}, "[-10, 10]"},
-      {"dry_multiplier", &SamplingParams::dry_multiplier, {-1, 101}, {0, 100}, "[0, 100]"},
-      {"dry_base", &SamplingParams::dry_base, {0.5f, 11}, {1, 10}, "[1, 10]"},
-      {"xtc_probability", &SamplingParams::xtc_probability, {-1, 2}, {0, 1}, "[0, 1]"},
-      {"xtc_threshold", &SamplingParams::xtc_threshold, {-1, 2}, {0, 1}, "[0, 1]"},
-      {"mirostat_tau", &SamplingParams::mirostat_tau, {0, 101}, {100}, "(0, 100]"},
-      {"mirostat_eta", &SamplingParams::mirostat_eta, {0, 2}, {1}, "(0, 1]"},
-  };
-  for (const Case& c : cases) {
-    for (const float value : c.wrong) {
-      SamplingParams p;
-      p.*c.member = value;
-      char text[40];
-      std::snprintf(text, sizeof text, "%.7g", double{value});
-      expect_refused(p, c.field, text, c.range);
-    }
-    SamplingParams nan;
-    nan.*c.member = kNan;
-    EXPECT_FALSE(validate(nan, 100)) << c.field;
-    for (const float value : c.right) {
-      SamplingParams p;
-      p.*c.member = value;
-      EXPECT_TRUE(validate(p, 100)) << c.field << " = " << value;
-    }
-  }
-}
-
-TEST(Validate, checks_integers_and_lists) {
-  SamplingParams p;
-  p.top_k = -1;
-  expect_refused(p, "top_k", "-1", "[0, 2147483647]");
-  p = {};
-  p.penalty_last_n = -2;
-  expect_refused(p, "penalty_last_n", "-2", "[-1, 2147483647]");
-  p = {};
-  p.dry_last_n = -2;
-  expect_refused(p, "dry_last_n", "-2", "[-1, 2147483647]");
-  p = {};
-  p.dry_allowed_length = 0;
-  expect_refused(p, "dry_allowed_length", "0", "[1, 2147483647]");
-  p = {};
-  p.mirostat = 1;
-  expect_refused(p, "mirostat", "1", "{0, 2}");
-  p = {};
-  p.logit_bias = {{3, 1.0f}, {100, 1.0f}};
-  expect_refused(p, "logit_bias[1].token", "100", "[0, 99]");
-  p.logit_bias = {{3, kInf}};
-  expect_refused(p, "logit_bias[0].bias", "inf", "[-inf, 3.4e38]");
-  p.logit_bias = {{3, -kInf}, {99, -1e30f}};
-  EXPECT_TRUE(validate(p, 100));
-  p = {};
-  p.dry_breakers = {{1}, {}};
-  expect_refused(p, "dry_breakers[1].length", "0", "[1, 64]");
-  p.dry_breakers = {{1, -1}};
-  expect_refused(p, "dry_breakers[0][1]", "-1", "[0, 99]");
-  EXPECT_FALSE(validate({}, 0));
-  EXPECT_FALSE(Sampler::create({}, 100, 0));
 }
 
 }  // namespace
