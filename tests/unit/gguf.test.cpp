@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <new>
 #include <string_view>
 #include <vector>
@@ -547,6 +550,53 @@ TEST(GgufSplit, KeysAreChecked) {
   expect_split_failure({part_of(0, 4'000'000'000u, 1, "a")}, BANTER_ERROR_CORRUPT, "4000000000");
   const auto text = GgufWriter().set_string("split.count", "two").bytes();
   expect_split_failure({text}, BANTER_ERROR_CORRUPT, "split.count");
+}
+
+/** Relative distance of two tensors, as the root of the mean of squares. */
+double distance(std::span<const float> values, std::span<const float> original) {
+  double error = 0;
+  double total = 0;
+  for (size_t i = 0; i < original.size(); ++i) {
+    error += std::pow(static_cast<double>(values[i]) - original[i], 2);
+    total += std::pow(static_cast<double>(original[i]), 2);
+  }
+  return total == 0 ? std::sqrt(error) : std::sqrt(error / total);
+}
+
+/** All weights of `file`, by name. */
+std::map<std::string, std::vector<float>> weights_of(const Gguf& file) {
+  std::map<std::string, std::vector<float>> out;
+  std::vector<std::byte> scratch;
+  for (const GgufTensor& tensor : file.tensors()) {
+    const auto data = file.read(tensor, scratch);
+    const TypeTraits* traits = type_traits(tensor.type);
+    if (!data || traits == nullptr) continue;
+    auto& values = out[tensor.name];
+    values.resize(static_cast<size_t>(tensor.elements()));
+    dequantize(traits->type, data->data(), values.data(), values.size());
+  }
+  return out;
+}
+
+TEST(GgufPeer, FilesOfAnotherQuantiserDecodeNearTheirOriginals) {
+  const char* goldens = std::getenv("BANTER_GOLDENS");
+  if (goldens == nullptr) GTEST_SKIP() << "BANTER_GOLDENS does not name the folder of right answers";
+  const std::filesystem::path models = std::filesystem::path(goldens) / ".." / "models";
+  // Four bits in 16 even steps over about +-2.4 deviations: 4.8 / 16 / sqrt(12) = 0.087, and half of that per bit more.
+  const std::map<std::string, double> bounds = {{"Q8_0", 0.007}, {"Q4_0", 0.1},  {"Q4_1", 0.1},
+                                                {"Q5_0", 0.055}, {"Q5_1", 0.05}, {"IQ4_NL", 0.1}};
+  for (const std::string model : {"babyllama105", "stories260K"}) {
+    const auto original = Gguf::open((models / model / (model + ".F32.gguf")).string());
+    ASSERT_TRUE(original) << original.error().message;
+    const auto expected = weights_of(*original);
+    for (const auto& [type, bound] : bounds) {
+      const auto file = Gguf::open((models / model / "peer" / (model + "." + type + ".llamacpp.gguf")).string());
+      ASSERT_TRUE(file) << file.error().message;
+      const auto weights = weights_of(*file);
+      ASSERT_EQ(weights.size(), expected.size());
+      for (const auto& [name, values] : expected) EXPECT_LT(distance(weights.at(name), values), bound) << type << name;
+    }
+  }
 }
 
 }  // namespace

@@ -27,11 +27,11 @@ inline uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);       // NaN
-  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);      // rounds to infinity
-  if (magnitude < 0x33000001u) return static_cast<uint16_t>(sign);                 // rounds to zero
-  if (magnitude < 0x38800000u) {                                                   // subnormal half
-    const uint32_t shift = 126u - (magnitude >> 23);                               // 14..24
+  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);   // NaN
+  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // rounds to infinity
+  if (magnitude < 0x33000001u) return static_cast<uint16_t>(sign);             // rounds to zero
+  if (magnitude < 0x38800000u) {                                               // subnormal half
+    const uint32_t shift = 126u - (magnitude >> 23);                           // 14..24
     const uint32_t mantissa = (magnitude & 0x7FFFFFu) | 0x800000u;
     const uint32_t half_ulp = 1u << (shift - 1);
     const uint32_t rounded = (mantissa + half_ulp - 1 + ((mantissa >> shift) & 1u)) >> shift;
@@ -41,7 +41,9 @@ inline uint16_t float_to_half(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-inline float bfloat_to_float(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
+inline float bfloat_to_float(uint16_t b) {
+  return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
+}
 
 inline uint16_t float_to_bfloat(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
