@@ -20,20 +20,6 @@ constexpr size_t kArenaBytes = size_t{64} << 20;
 /** What is packed between two progress calls: some 10 ms. */
 constexpr size_t kPackBytes = size_t{8} << 20;
 
-const Kernels& kernels_of(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return scalar_kernels();
-    case Isa::kAvx2:
-      return avx2_kernels();
-    case Isa::kAvx512:
-      return avx512_kernels();
-    case Isa::kAvx512Vnni:
-      return avx512_vnni_kernels();
-  }
-  return scalar_kernels();
-}
-
 Error out_of_memory(uint64_t bytes, const char* what) {
   return {BANTER_ERROR_OUT_OF_MEMORY, "There is no memory for " + std::to_string((bytes + (1 << 20) - 1) >> 20) +
                                           " MiB of " + what + "; use a smaller model or free memory."};
@@ -191,6 +177,20 @@ IsaList detect() {
 }
 
 }  // namespace
+
+const Kernels& kernels_of(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar:
+      return scalar_kernels();
+    case Isa::kAvx2:
+      return avx2_kernels();
+    case Isa::kAvx512:
+      return avx512_kernels();
+    case Isa::kAvx512Vnni:
+      return avx512_vnni_kernels();
+  }
+  return scalar_kernels();
+}
 
 std::string_view isa_name(Isa isa) {
   switch (isa) {

@@ -114,15 +114,3 @@ inline void gate(ops::Activation activation, const float* gate, const float* up,
 inline void softcap(float* values, size_t count, float cap) {
   for_values(values, values, values, count, SoftCap{f_set1(cap), f_set1(1.0f / cap)});
 }
-
-/** The table of this instruction set. */
-#define BANTER_KERNEL_TABLE(isa_value)                                                                               \
-  const Kernels kTable = {                                                                                           \
-      isa_value,                                                                                                     \
-      {panel<FormId::kF32>, panel<FormId::kF16>, panel<FormId::kBF16>, panel<FormId::kQ8_0>, panel<FormId::kQ4_0>,   \
-       panel<FormId::kQ4_1>, panel<FormId::kQ5_0>, panel<FormId::kQ5_1>, panel<FormId::kQ2_K>, panel<FormId::kQ3_K>, \
-       panel<FormId::kQ4_K>, panel<FormId::kQ5_K>, panel<FormId::kQ6_K>, panel<FormId::kIQ4_NL>,                     \
-       panel<FormId::kIQ4_XS>, panel<FormId::kMXFP4>},                                                               \
-      quantize,                                                                                                      \
-      gate,                                                                                                          \
-      softcap}

@@ -45,11 +45,17 @@ struct Kernels {
   void (*quantize)(const float* x, int64_t cols, ActivationBlock* out);  // cols % 32 == 0
   void (*gate)(ops::Activation activation, const float* gate, const float* up, float* out, size_t count);  // act(g) · u
   void (*softcap)(float* values, size_t count, float cap);  // cap · tanh(v / cap)
+  // For measure_roofline(): multiply-adds done, twice; and a pass over memory.
+  double (*int8_rounds)(int64_t rounds);
+  double (*fp32_rounds)(int64_t rounds);
+  uint32_t (*read_bytes)(const uint8_t* at, size_t bytes);
 };
 
 const Kernels& scalar_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
 const Kernels& avx512_vnni_kernels();
+/** `isa` must be one of available_isas(). */
+const Kernels& kernels_of(Isa isa);
 
 }  // namespace banter::cpu

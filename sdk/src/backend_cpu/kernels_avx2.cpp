@@ -1,5 +1,7 @@
 #include "backend_cpu/kernels.h"
 
+#define BANTER_ISA Isa::kAvx2
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -10,10 +12,10 @@
 #pragma GCC target("avx2,fma,f16c")
 #endif
 namespace banter::cpu::avx2 {
-#include "backend_cpu/elementwise-inl.h"
-#include "backend_cpu/linear-inl.h"
+// clang-format off
 #include "backend_cpu/simd_avx2-inl.h"
-BANTER_KERNEL_TABLE(Isa::kAvx2);
+#include "backend_cpu/table-inl.h"
+// clang-format on
 }  // namespace banter::cpu::avx2
 #if defined(__clang__)
 #pragma clang attribute pop

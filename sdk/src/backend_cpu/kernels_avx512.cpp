@@ -1,5 +1,8 @@
 #include "backend_cpu/kernels.h"
 
+#define BANTER_ISA Isa::kAvx512
+#define BANTER_VNNI 0
+
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC's own header builds "undefined" vectors from themselves and warns of it when it inlines them (GCC bug 105593).
@@ -15,11 +18,10 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
 #endif
 namespace banter::cpu::avx512 {
-#define BANTER_VNNI 0
-#include "backend_cpu/elementwise-inl.h"
-#include "backend_cpu/linear-inl.h"
+// clang-format off
 #include "backend_cpu/simd_avx512-inl.h"
-BANTER_KERNEL_TABLE(Isa::kAvx512);
+#include "backend_cpu/table-inl.h"
+// clang-format on
 }  // namespace banter::cpu::avx512
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -1,14 +1,16 @@
 #include "backend_cpu/kernels.h"
+
+#define BANTER_ISA Isa::kScalar
 #include "base/half.h"
 
 #define BANTER_INLINE inline  // vectors are arrays here: inlining all of it takes minutes and a megabyte
 
 namespace banter::cpu {
 namespace scalar {
-#include "backend_cpu/elementwise-inl.h"
-#include "backend_cpu/linear-inl.h"
+// clang-format off
 #include "backend_cpu/simd_scalar-inl.h"
-BANTER_KERNEL_TABLE(Isa::kScalar);
+#include "backend_cpu/table-inl.h"
+// clang-format on
 }  // namespace scalar
 
 const Kernels& scalar_kernels() {

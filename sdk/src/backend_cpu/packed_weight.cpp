@@ -149,7 +149,8 @@ void read_block(TensorType type, const uint8_t* b, RowCodes& row) {
 
 /** Puts the 32 codes of row r into a block's planes (zeroed before). */
 void store_codes(const PackedForm& form, int r, const uint8_t* code, uint8_t* planes) {
-  uint8_t* extra = planes + form.base_bits * 128;
+  uint8_t* extra = planes;
+  planes += form.extra_bits * 128;
   for (int column = 0; column < 32; ++column) {
     const int g = column / 4;
     const int at = 4 * r + column % 4;
@@ -165,7 +166,8 @@ void store_codes(const PackedForm& form, int r, const uint8_t* code, uint8_t* pl
 
 /** The inverse of store_codes for one element: its value plus the form's zero. */
 int load_code(const PackedForm& form, int r, int column, const uint8_t* planes) {
-  const uint8_t* extra = planes + form.base_bits * 128;
+  const uint8_t* extra = planes;
+  planes += form.extra_bits * 128;
   const int g = column / 4;
   const int at = 4 * r + column % 4;
   int code = 0;
@@ -178,30 +180,30 @@ int load_code(const PackedForm& form, int r, int column, const uint8_t* planes) 
   return code + form.add;
 }
 
-void store_scales(const PackedForm& form, int r, const RowCodes& row, uint8_t* header) {
-  store_u16(header + 2 * r, row.d);
+/** Scales of row r: `header` is written for the first of its blocks, `block` for block `sub` of it. */
+void store_scales(const PackedForm& form, int r, const RowCodes& row, int sub, uint8_t* header, uint8_t* block) {
+  if (form.is_super() && sub == 0) {
+    store_u16(header + 2 * r, row.d);
+    if (form.has_min()) store_u16(header + 64 + 2 * r, row.minimum);
+  }
   switch (form.scale) {
     case ScaleKind::kHalf:
     case ScaleKind::kPower:
-      return;
+      return store_u16(block + 2 * r, row.d);
     case ScaleKind::kHalfMin:
-      return store_u16(header + 64 + 2 * r, row.minimum);
+      store_u16(block + 2 * r, row.d);
+      return store_u16(block + 64 + 2 * r, row.minimum);
     case ScaleKind::kSuper32:
-      for (int g = 0; g < 8; ++g) header[64 + 32 * g + r] = row.scale[g];
+      header[64 + 32 * sub + r] = row.scale[sub];
       return;
     case ScaleKind::kSuper32Min:
-      store_u16(header + 64 + 2 * r, row.minimum);
-      for (int g = 0; g < 8; ++g) {
-        header[128 + 32 * g + r] = row.scale[g];
-        header[384 + 32 * g + r] = row.small_minimum[g];
-      }
+      block[r] = row.scale[sub];
+      block[32 + r] = row.small_minimum[sub];
       return;
     case ScaleKind::kSuper16:
-      for (int g = 0; g < 16; ++g) header[64 + 32 * g + r] = row.scale[g];
-      return;
     case ScaleKind::kSuper16Min:
-      store_u16(header + 64 + 2 * r, row.minimum);
-      for (int g = 0; g < 16; ++g) header[128 + 32 * g + r] = row.scale[g];
+      block[r] = row.scale[2 * sub];
+      block[32 + r] = row.scale[2 * sub + 1];
       return;
   }
 }
@@ -221,40 +223,39 @@ float half_at(const uint8_t* header, int r) {
 }
 
 /** 32 values of row r of a block; `sub` is the block's index under its header. Products are rounded as dequantize() does. */
-void unpack_block(const PackedForm& form, int r, int sub, const uint8_t* header, const uint8_t* planes, float* y) {
+void unpack_block(const PackedForm& form, int r, int sub, const uint8_t* header, const uint8_t* block, float* y) {
   static constexpr int kZeros[] = {0, 8, 16, 32, 128};
   const int zero = kZeros[static_cast<int>(form.zero)];
   for (int half = 0; half < 2; ++half) {
-    float scale = half_at(header, r);
-    float offset = 0;
+    float scale = half_at(form.is_super() ? header : block, r);
+    float offset = form.has_min() ? half_at((form.is_super() ? header : block) + 64, r) : 0.0f;
+    const uint8_t small = block[32 * half + r];
     switch (form.scale) {
       case ScaleKind::kHalf:
         break;
       case ScaleKind::kHalfMin:
-        offset = -half_at(header + 64, r);
+        offset = -offset;
         break;
       case ScaleKind::kPower:
-        scale = bfloat_to_float(load_u16(header + 2 * r));
+        scale = bfloat_to_float(load_u16(block + 2 * r));
         break;
       case ScaleKind::kSuper32:
         scale *= static_cast<float>(static_cast<int8_t>(header[64 + 32 * sub + r]));
         break;
       case ScaleKind::kSuper32Min:
-        scale *= static_cast<float>(header[128 + 32 * sub + r]);
-        offset = half_at(header + 64, r) * static_cast<float>(header[384 + 32 * sub + r]);
+        scale *= static_cast<float>(block[r]);
+        offset *= static_cast<float>(block[32 + r]);
         break;
       case ScaleKind::kSuper16:
-        scale *= static_cast<float>(static_cast<int8_t>(header[64 + 32 * (2 * sub + half) + r]));
+        scale *= static_cast<float>(static_cast<int8_t>(small));
         break;
-      case ScaleKind::kSuper16Min: {
-        const uint8_t both = header[128 + 32 * (2 * sub + half) + r];
-        scale *= static_cast<float>(both & 15);
-        offset = half_at(header + 64, r) * static_cast<float>(both >> 4);
+      case ScaleKind::kSuper16Min:
+        scale *= static_cast<float>(small & 15);
+        offset *= static_cast<float>(small >> 4);
         break;
-      }
     }
     for (int c = 16 * half; c < 16 * half + 16; ++c) {
-      const float value = scale * static_cast<float>(load_code(form, r, c, planes) - zero);
+      const float value = scale * static_cast<float>(load_code(form, r, c, block + form.scale_bytes()) - zero);
       y[c] = form.has_min() ? value - offset : value;
     }
   }
@@ -317,14 +318,16 @@ void pack_panel(TensorType type, int64_t rows, int64_t cols, const std::byte* da
   const int blocks_each = static_cast<int>(traits.block_elements) / kBlock;
   RowCodes row;
   for (int64_t b = 0; b < file_blocks; ++b) {
-    uint8_t* header = out + static_cast<size_t>(b) * (form.scale_bytes() + blocks_each * form.code_bytes());
-    uint8_t* planes = header + form.scale_bytes();
+    uint8_t* header = out + static_cast<size_t>(b * (form.header_bytes() + blocks_each * form.block_bytes()));
     for (int r = 0; r < count; ++r) {
       const auto* from = reinterpret_cast<const uint8_t*>(data) +
                          static_cast<size_t>((first + r) * file_blocks + b) * traits.block_bytes;
       read_block(type, from, row);
-      store_scales(form, r, row, header);
-      for (int k = 0; k < blocks_each; ++k) store_codes(form, r, row.code + kBlock * k, planes + k * form.code_bytes());
+      for (int sub = 0; sub < blocks_each; ++sub) {
+        uint8_t* block = header + form.header_bytes() + sub * form.block_bytes();
+        store_scales(form, r, row, sub, header, block);
+        store_codes(form, r, row.code + kBlock * sub, block + form.scale_bytes());
+      }
     }
   }
 }
@@ -345,11 +348,11 @@ void unpack_row(const PackedWeight& weight, int64_t row, float scale, float* out
   } else {
     const PackedForm& form = packed_form(weight.form);
     const int blocks_each = form.is_super() ? kSuperBlocks : 1;
-    const size_t stride = static_cast<size_t>(form.scale_bytes() + blocks_each * form.code_bytes());
+    const int64_t stride = form.header_bytes() + blocks_each * form.block_bytes();
     for (int64_t b = 0; b < weight.blocks(); ++b) {
-      const uint8_t* header = panel + static_cast<size_t>(b / blocks_each) * stride;
+      const uint8_t* header = panel + static_cast<size_t>(b / blocks_each * stride);
       const int sub = static_cast<int>(b % blocks_each);
-      unpack_block(form, r, sub, header, header + form.scale_bytes() + sub * form.code_bytes(), out + kBlock * b);
+      unpack_block(form, r, sub, header, header + form.header_bytes() + sub * form.block_bytes(), out + kBlock * b);
     }
   }
   if (scale != 1.0f) {

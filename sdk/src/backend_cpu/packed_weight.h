@@ -9,17 +9,23 @@
 //   2 bit   [h = 0..1][r][j]         bits 2i..2i+1 = column group 4h + i
 //   1 bit   [r][j]                   bit g = column group g
 //
-// Codes of 5, 6 and 3 bits are a 4-bit (2-bit) plane and a 1-bit or 2-bit plane behind it. A code u is unsigned; its
+// Codes of 5, 6 and 3 bits are a 1-bit or 2-bit plane of their high bits, then a 4-bit (2-bit) plane. A code u is unsigned; its
 // meaning is scale · (u − zero) [− minimum], or scale · (table[u] − zero) for the table types. Scales are exactly the
 // file's: float16 (bfloat16 holds MXFP4's powers of two), or small integers times a float16 per 256 columns.
 //
-//   kHalf       before each block:      f16 scale[32]
-//   kHalfMin    before each block:      f16 scale[32], f16 minimum[32] (added)
-//   kPower      before each block:      bf16 scale[32]
-//   kSuper32    before every 8 blocks:  f16 d[32], i8 scale[8][32]
-//   kSuper32Min before every 8 blocks:  f16 d[32], f16 dmin[32], u8 scale[8][32], u8 minimum[8][32]  (subtracted)
-//   kSuper16    before every 8 blocks:  f16 d[32], i8 scale[16][32]
-//   kSuper16Min before every 8 blocks:  f16 d[32], f16 dmin[32], u8 scale|minimum<<4 [16][32]        (subtracted)
+// In front of a block's codes stand its scales, and in front of every 8 blocks, where there is one, a header:
+//
+//                header                                block
+//   kHalf                                              f16 scale[32]
+//   kHalfMin                                           f16 scale[32], f16 minimum[32] (added)
+//   kPower                                             bf16 scale[32]
+//   kSuper32     f16 d[32], i8 scale[8][32]
+//   kSuper32Min  f16 d[32], f16 dmin[32]               u8 scale[32], u8 minimum[32] (subtracted)
+//   kSuper16     f16 d[32]                             i8 scale[2][32]
+//   kSuper16Min  f16 d[32], f16 dmin[32]               u8 scale | minimum << 4 [2][32] (subtracted)
+//
+// Tried on Zen 4: all small scales in the header. Reading then jumps back to the header in every block, which loses the
+// hardware's stream detection: Q4_K and Q6_K fell from 26 to 12 GB/s with one token. (kSuper32's header is short enough.)
 //
 // Bytes per weight against the file: equal for Q8_0, Q4_x, Q5_x, IQ4_NL, Q2_K and Q6_K; Q4_K 148/144, Q5_K 180/176,
 // Q3_K 114/110, IQ4_XS 138/136, MXFP4 18/17. F32, F16 and BF16: panels [col][32 rows] of the same elements.
@@ -59,29 +65,29 @@ struct PackedForm {
   constexpr bool has_min() const {
     return scale == ScaleKind::kHalfMin || scale == ScaleKind::kSuper32Min || scale == ScaleKind::kSuper16Min;
   }
-  /** Bytes in front of each block, or of every 8 blocks where is_super(). */
-  constexpr int scale_bytes() const {
+  /** Bytes in front of every 8 blocks. */
+  constexpr int header_bytes() const {
     switch (scale) {
-      case ScaleKind::kHalf:
-      case ScaleKind::kPower:
-        return 64;
-      case ScaleKind::kHalfMin:
-        return 128;
       case ScaleKind::kSuper32:
         return 64 + 8 * 32;
-      case ScaleKind::kSuper32Min:
-        return 128 + 16 * 32;
       case ScaleKind::kSuper16:
-        return 64 + 16 * 32;
+        return 64;
+      case ScaleKind::kSuper32Min:
       case ScaleKind::kSuper16Min:
-        return 128 + 16 * 32;
+        return 128;
+      default:
+        return 0;
     }
-    return 0;
   }
+  /** Bytes of scales in front of a block's codes. */
+  constexpr int scale_bytes() const {
+    return scale == ScaleKind::kSuper32 ? 0 : scale == ScaleKind::kHalfMin ? 128 : 64;
+  }
+  constexpr int block_bytes() const { return scale_bytes() + code_bytes(); }
   /** Bytes of a panel of `blocks` blocks (a multiple of 8 where is_super()). */
   constexpr size_t panel_bytes(int64_t blocks) const {
-    const int64_t headers = is_super() ? blocks / kSuperBlocks : blocks;
-    return static_cast<size_t>(headers * scale_bytes() + blocks * code_bytes());
+    const int64_t headers = is_super() ? blocks / kSuperBlocks : 0;
+    return static_cast<size_t>(headers * header_bytes() + blocks * block_bytes());
   }
 };
 

@@ -3,6 +3,7 @@
 inline constexpr int kLanes = 8;
 inline constexpr bool kSignedWide = true;
 inline constexpr int kMaxTokens = 4;
+inline constexpr bool kHasDot = false;
 
 using F = __m256;
 using I = __m256i;
@@ -126,9 +127,25 @@ BANTER_OP W prepare(I u) {
     return W{u, u};
   }
 }
+/** 16-bit sums of neighbouring products of the weight's and x's bytes. */
+template <bool kWide>
+BANTER_OP I multiply_pairs(W w, I x) {
+  if constexpr (kWide) x = _mm256_sign_epi8(x, w.sign);
+  return _mm256_maddubs_epi16(w.u, x);
+}
+BANTER_OP I add_pairs(I a, I b) {
+  return _mm256_add_epi16(a, b);
+}
+BANTER_OP I widen_pairs(I sum, I pairs) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
 template <bool kWide>
 BANTER_OP I dot(I acc, W w, I x) {
-  if constexpr (kWide) x = _mm256_sign_epi8(x, w.sign);
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w.u, x), _mm256_set1_epi16(1)));
+  return widen_pairs(acc, multiply_pairs<kWide>(w, x));
+}
+/** Tells the compiler that `value` may have changed, for measuring loops. */
+template <class T>
+BANTER_OP void keep_value(T& value) {
+  __asm__ volatile("" : "+x"(value));
 }
 #undef BANTER_OP

@@ -4,6 +4,7 @@
 inline constexpr int kLanes = 16;
 inline constexpr bool kSignedWide = BANTER_VNNI == 0;
 inline constexpr int kMaxTokens = 6;
+inline constexpr bool kHasDot = BANTER_VNNI != 0;
 
 using F = __m512;
 using I = __m512i;
@@ -144,10 +145,26 @@ BANTER_OP W prepare(I u) {
     return W{u, 0};
   }
 }
+/** 16-bit sums of neighbouring products of the weight's and x's bytes. */
+template <bool kWide>
+BANTER_OP I multiply_pairs(W w, I x) {
+  if constexpr (kWide) x = _mm512_mask_sub_epi8(x, w.negative, _mm512_setzero_si512(), x);
+  return _mm512_maddubs_epi16(w.u, x);
+}
+BANTER_OP I add_pairs(I a, I b) {
+  return _mm512_add_epi16(a, b);
+}
+BANTER_OP I widen_pairs(I sum, I pairs) {
+  return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
 template <bool kWide>
 BANTER_OP I dot(I acc, W w, I x) {
-  if constexpr (kWide) x = _mm512_mask_sub_epi8(x, w.negative, _mm512_setzero_si512(), x);
-  return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(w.u, x), _mm512_set1_epi16(1)));
+  return widen_pairs(acc, multiply_pairs<kWide>(w, x));
 }
 #endif
+/** Tells the compiler that `value` may have changed, for measuring loops. */
+template <class T>
+BANTER_OP void keep_value(T& value) {
+  __asm__ volatile("" : "+v"(value));
+}
 #undef BANTER_OP

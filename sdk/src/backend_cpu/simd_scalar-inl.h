@@ -4,6 +4,7 @@
 inline constexpr int kLanes = 8;
 inline constexpr bool kSignedWide = false;
 inline constexpr int kMaxTokens = 1;
+inline constexpr bool kHasDot = true;
 
 struct F {
   float v[kLanes];
@@ -196,5 +197,10 @@ inline I dot(I acc, W w, I x) {
     acc.v[l] += static_cast<uint32_t>(sum);
   }
   return acc;
+}
+/** Tells the compiler that `value` may have changed, for measuring loops. */
+template <class T>
+inline void keep_value(T& value) {
+  __asm__ volatile("" : "+m"(value));
 }
 #undef BANTER_LANES
