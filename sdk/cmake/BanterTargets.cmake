@@ -6,7 +6,7 @@ function(banter_configure_target target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF C_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                                              C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${BANTER_WERROR}>:-Werror>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(BANTER_WERROR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # GCC bug 105651: false on std::string
   endif()
   # -ffp-contract=off: the same arithmetic in every build, so results do not depend on inlining.
