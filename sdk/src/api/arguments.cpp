@@ -1,8 +1,11 @@
 #include "api/arguments.h"
 
 #include <cmath>
+#include <cstdio>
 
+#include "api/guard.h"
 #include "banter/banter.h"
+#include "engine/engine.h"
 #include "text/utf8.h"
 
 namespace banter::api {
@@ -71,6 +74,14 @@ banter_result read_strings(const char* field, const char* const* strings, uint32
 }
 
 }  // namespace
+
+void log_refusal(const Caller& caller) noexcept {
+  const engine::EngineConfig& config = caller.engine->config();
+  if (!config.validate) return;
+  char line[640];
+  std::snprintf(line, sizeof line, "%s: %s", caller.function, thread_error());
+  config.log.write(BANTER_LOG_WARNING, line);
+}
 
 bool is_valid_utf8(std::string_view text) noexcept {
   while (!text.empty()) {

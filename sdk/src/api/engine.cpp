@@ -5,6 +5,7 @@
 #include "api/handles.h"
 #include "banter/banter.h"
 
+using banter::api::Caller;
 using banter::api::fail;
 using banter::api::guard;
 
@@ -74,7 +75,7 @@ void BANTER_CALL banter_engine_config_init(banter_engine_config* config) {
 
 banter_result BANTER_CALL banter_engine_create(uint32_t api_version, const banter_engine_config* config,
                                                banter_engine** out_engine) {
-  return guard([&]() -> banter_result {
+  return guard("banter_engine_create", [&](Caller&) -> banter_result {
     if (out_engine == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_engine is NULL.");
     *out_engine = nullptr;
     if (api_version >> 16 != BANTER_API_VERSION >> 16) {
@@ -97,8 +98,8 @@ banter_result BANTER_CALL banter_engine_create(uint32_t api_version, const bante
 
 void BANTER_CALL banter_engine_destroy(banter_engine* handle) {
   if (handle == nullptr) return;
-  (void)guard([&]() -> banter_result {
-    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+  (void)guard("banter_engine_destroy", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     banter::engine::Engine::destroy(engine);
     return BANTER_OK;
@@ -107,11 +108,11 @@ void BANTER_CALL banter_engine_destroy(banter_engine* handle) {
 
 banter_result BANTER_CALL banter_poll(banter_engine* handle, banter_event* events, size_t stride, uint32_t capacity,
                                       uint32_t* out_count) {
-  return guard([&]() -> banter_result {
-    if (out_count == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_count is NULL.");
-    *out_count = 0;
-    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+  return guard("banter_poll", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (out_count != nullptr) *out_count = 0;
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (out_count == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_count is NULL.");
     if (capacity > 0 && events == nullptr) {
       return fail(BANTER_ERROR_INVALID_ARGUMENT, "events is NULL, but capacity is %u.", capacity);
     }
@@ -126,8 +127,8 @@ banter_result BANTER_CALL banter_poll(banter_engine* handle, banter_event* event
 }
 
 banter_result BANTER_CALL banter_wait(banter_engine* handle, uint32_t timeout_ms) {
-  return guard([&]() -> banter_result {
-    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+  return guard("banter_wait", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (engine->wait(timeout_ms)) return BANTER_OK;
     return fail(BANTER_ERROR_NOT_FOUND, "No event came within %u ms.", timeout_ms);
@@ -136,8 +137,8 @@ banter_result BANTER_CALL banter_wait(banter_engine* handle, uint32_t timeout_ms
 
 banter_result BANTER_CALL banter_engine_get_statistics(banter_engine* handle,
                                                        banter_engine_statistics* out_statistics) {
-  return guard([&]() -> banter_result {
-    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+  return guard("banter_engine_get_statistics", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (out_statistics == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_statistics is NULL.");
     banter_engine_statistics statistics = {};

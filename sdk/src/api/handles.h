@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "api/thread_error.h"
+#include "api/guard.h"
 #include "banter/types.h"
 #include "engine/engine.h"
 #include "engine/objects.h"
@@ -25,24 +25,25 @@ Object* object_of(Handle* handle, engine::ObjectMagic magic, const char* what) n
   }
   return object;
 }
-inline engine::Engine* engine_of(banter_engine* handle) noexcept {
-  return object_of<engine::Engine>(handle, engine::ObjectMagic::kEngine, "engine");
+inline engine::Engine* engine_of(banter_engine* handle, Caller& caller) noexcept {
+  auto* const engine = object_of<engine::Engine>(handle, engine::ObjectMagic::kEngine, "engine");
+  caller.engine = engine;
+  return engine;
 }
-inline engine::ModelObject* model_of(banter_model* handle) noexcept {
-  return object_of<engine::ModelObject>(handle, engine::ObjectMagic::kModel, "model");
+inline engine::ModelObject* model_of(banter_model* handle, Caller& caller) noexcept {
+  auto* const model = object_of<engine::ModelObject>(handle, engine::ObjectMagic::kModel, "model");
+  if (model != nullptr) caller.engine = model->engine;
+  return model;
 }
-inline engine::NpcObject* npc_of(banter_npc* handle) noexcept {
-  return object_of<engine::NpcObject>(handle, engine::ObjectMagic::kNpc, "npc");
+inline engine::NpcObject* npc_of(banter_npc* handle, Caller& caller) noexcept {
+  auto* const npc = object_of<engine::NpcObject>(handle, engine::ObjectMagic::kNpc, "npc");
+  if (npc != nullptr) caller.engine = npc->engine;
+  return npc;
 }
 
-/** The engine's answer to the host; refused arguments are logged where the host asked for it. */
-inline banter_result answer(const engine::Engine& engine, const char* function,
-                            const engine::Refusal& refusal) noexcept {
-  if (!refusal) return BANTER_OK;
-  fail(refusal.code, "%s", refusal.message);
-  if (engine.config().validate) engine.config().log.write(BANTER_LOG_WARNING, refusal.message);
-  (void)function;
-  return refusal.code;
+/** The engine's answer to the host. */
+inline banter_result answer(const engine::Refusal& refusal) noexcept {
+  return refusal ? fail(refusal.code, "%s", refusal.message) : BANTER_OK;
 }
 
 }  // namespace banter::api

@@ -7,6 +7,7 @@
 #include "banter/banter.h"
 #include "engine/engine.h"
 
+using banter::api::Caller;
 using banter::api::fail;
 using banter::api::guard;
 
@@ -74,19 +75,19 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
   return BANTER_OK;
 }
 
-banter_result submit(banter_model* handle, const banter_request_config* config, banter_request_id* out_request,
-                     const char* function, banter::engine::Submission& submission) noexcept {
+banter_result submit(Caller& caller, banter_model* handle, const banter_request_config* config,
+                     banter_request_id* out_request, banter::engine::Submission& submission) noexcept {
   using namespace banter::engine;
   if (out_request == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_request is NULL.");
   *out_request = 0;
-  ModelObject* const model = banter::api::model_of(handle);
+  ModelObject* const model = banter::api::model_of(handle, caller);
   if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
   uint32_t flags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT;
   if (submission.kind == RequestKind::kComplete) flags |= BANTER_REQUEST_PARSE_SPECIAL;
   submission.model = model;
   submission.user_data = model->user_data;
   if (const banter_result code = banter::api::read_request(config, flags, submission)) return code;
-  return banter::api::answer(*model->engine, function, model->engine->submit(submission, out_request));
+  return banter::api::answer(model->engine->submit(submission, out_request));
 }
 
 }  // namespace
@@ -101,11 +102,11 @@ void BANTER_CALL banter_model_config_init(banter_model_config* config) {
 
 banter_result BANTER_CALL banter_model_load(banter_engine* handle, const banter_model_config* config,
                                             banter_model** out_model, banter_request_id* out_request) {
-  return guard([&]() -> banter_result {
+  return guard("banter_model_load", [&](Caller& caller) -> banter_result {
     if (out_request != nullptr) *out_request = 0;
     if (out_model == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_model is NULL.");
     *out_model = nullptr;
-    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (config == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config is NULL.");
     banter::engine::LoadSource source;
@@ -123,8 +124,8 @@ banter_result BANTER_CALL banter_model_load(banter_engine* handle, const banter_
 
 void BANTER_CALL banter_model_release(banter_model* handle) {
   if (handle == nullptr) return;
-  (void)guard([&]() -> banter_result {
-    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+  (void)guard("banter_model_release", [&](Caller& caller) -> banter_result {
+    banter::engine::ModelObject* const model = banter::api::model_of(handle, caller);
     if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     model->engine->release(*model);
     return BANTER_OK;
@@ -132,8 +133,8 @@ void BANTER_CALL banter_model_release(banter_model* handle) {
 }
 
 banter_result BANTER_CALL banter_model_get_info(banter_model* handle, banter_model_info* out_info) {
-  return guard([&]() -> banter_result {
-    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+  return guard("banter_model_get_info", [&](Caller& caller) -> banter_result {
+    banter::engine::ModelObject* const model = banter::api::model_of(handle, caller);
     if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (out_info == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_info is NULL.");
     if (model->status.load(std::memory_order_acquire) != banter::engine::ModelObject::kReady) {
@@ -145,10 +146,10 @@ banter_result BANTER_CALL banter_model_get_info(banter_model* handle, banter_mod
 
 banter_result BANTER_CALL banter_model_tokenize(banter_model* handle, const char* text, size_t text_len,
                                                 int32_t* out_tokens, size_t capacity, size_t* out_count) {
-  return guard([&]() -> banter_result {
+  return guard("banter_model_tokenize", [&](Caller& caller) -> banter_result {
     if (out_count == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_count is NULL.");
     *out_count = 0;
-    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+    banter::engine::ModelObject* const model = banter::api::model_of(handle, caller);
     if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (capacity > 0 && out_tokens == nullptr) {
       return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_tokens is NULL, but capacity is %zu.", capacity);
@@ -170,19 +171,19 @@ banter_result BANTER_CALL banter_model_tokenize(banter_model* handle, const char
 
 banter_result BANTER_CALL banter_model_complete(banter_model* handle, const char* text, size_t text_len,
                                                 const banter_request_config* config, banter_request_id* out_request) {
-  return guard([&]() -> banter_result {
+  return guard("banter_model_complete", [&](Caller& caller) -> banter_result {
     if (out_request != nullptr) *out_request = 0;
     banter::engine::Submission submission;
     submission.kind = banter::engine::RequestKind::kComplete;
     if (const banter_result code = banter::api::read_text("text", text, text_len, submission.text)) return code;
-    return submit(handle, config, out_request, "banter_model_complete", submission);
+    return submit(caller, handle, config, out_request, submission);
   });
 }
 
 banter_result BANTER_CALL banter_model_complete_tokens(banter_model* handle, const int32_t* tokens, size_t token_count,
                                                        const banter_request_config* config,
                                                        banter_request_id* out_request) {
-  return guard([&]() -> banter_result {
+  return guard("banter_model_complete_tokens", [&](Caller& caller) -> banter_result {
     if (out_request != nullptr) *out_request = 0;
     if (tokens == nullptr || token_count == 0 || token_count > PTRDIFF_MAX / sizeof(int32_t)) {
       return fail(BANTER_ERROR_INVALID_ARGUMENT, "tokens is NULL, or its count is 0 or absurd (%zu).", token_count);
@@ -190,7 +191,7 @@ banter_result BANTER_CALL banter_model_complete_tokens(banter_model* handle, con
     banter::engine::Submission submission;
     submission.kind = banter::engine::RequestKind::kCompleteTokens;
     submission.tokens = {tokens, token_count};
-    return submit(handle, config, out_request, "banter_model_complete_tokens", submission);
+    return submit(caller, handle, config, out_request, submission);
   });
 }
 

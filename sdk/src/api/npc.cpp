@@ -5,6 +5,7 @@
 #include "banter/banter.h"
 #include "engine/engine.h"
 
+using banter::api::Caller;
 using banter::api::fail;
 using banter::api::guard;
 
@@ -18,10 +19,10 @@ void BANTER_CALL banter_npc_config_init(banter_npc_config* config) {
 
 banter_result BANTER_CALL banter_npc_create(banter_model* handle, const banter_npc_config* config,
                                             banter_npc** out_npc) {
-  return guard([&]() -> banter_result {
+  return guard("banter_npc_create", [&](Caller& caller) -> banter_result {
     if (out_npc == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_npc is NULL.");
     *out_npc = nullptr;
-    banter::engine::ModelObject* const model = banter::api::model_of(handle);
+    banter::engine::ModelObject* const model = banter::api::model_of(handle, caller);
     if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     banter_npc_config c;
     banter_npc_config_init(&c);
@@ -58,8 +59,8 @@ banter_result BANTER_CALL banter_npc_create(banter_model* handle, const banter_n
 
 void BANTER_CALL banter_npc_destroy(banter_npc* handle) {
   if (handle == nullptr) return;
-  (void)guard([&]() -> banter_result {
-    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+  (void)guard("banter_npc_destroy", [&](Caller& caller) -> banter_result {
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle, caller);
     if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     npc->engine->destroy_npc(*npc);
     return BANTER_OK;
@@ -68,10 +69,10 @@ void BANTER_CALL banter_npc_destroy(banter_npc* handle) {
 
 banter_result BANTER_CALL banter_npc_say(banter_npc* handle, const char* text, size_t text_len,
                                          const banter_request_config* config, banter_request_id* out_request) {
-  return guard([&]() -> banter_result {
+  return guard("banter_npc_say", [&](Caller& caller) -> banter_result {
     if (out_request == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_request is NULL.");
     *out_request = 0;
-    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle, caller);
     if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     banter::engine::Submission submission;
     submission.kind = banter::engine::RequestKind::kSay;
@@ -81,13 +82,13 @@ banter_result BANTER_CALL banter_npc_say(banter_npc* handle, const char* text, s
     if (const banter_result code = banter::api::read_text("text", text, text_len, submission.text)) return code;
     constexpr uint32_t kFlags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT;
     if (const banter_result code = banter::api::read_request(config, kFlags, submission)) return code;
-    return banter::api::answer(*npc->engine, "banter_npc_say", npc->engine->submit(submission, out_request));
+    return banter::api::answer(npc->engine->submit(submission, out_request));
   });
 }
 
 banter_result BANTER_CALL banter_npc_add_turn(banter_npc* handle, banter_role role, const char* text, size_t text_len) {
-  return guard([&]() -> banter_result {
-    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+  return guard("banter_npc_add_turn", [&](Caller& caller) -> banter_result {
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle, caller);
     if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (role < BANTER_ROLE_SYSTEM || role > BANTER_ROLE_ASSISTANT) {
       return fail(BANTER_ERROR_INVALID_ARGUMENT, "role is %d; give BANTER_ROLE_SYSTEM, _USER or _ASSISTANT.", role);
@@ -95,17 +96,15 @@ banter_result BANTER_CALL banter_npc_add_turn(banter_npc* handle, banter_role ro
     std::string_view view;
     if (const banter_result code = banter::api::read_text("text", text, text_len, view)) return code;
     const auto dialogue_role = static_cast<banter::dialogue::Role>(role);
-    return banter::api::answer(*npc->engine, "banter_npc_add_turn",
-                               npc->engine->turn(*npc, false, dialogue_role, view));
+    return banter::api::answer(npc->engine->turn(*npc, false, dialogue_role, view));
   });
 }
 
 banter_result BANTER_CALL banter_npc_reset(banter_npc* handle) {
-  return guard([&]() -> banter_result {
-    banter::engine::NpcObject* const npc = banter::api::npc_of(handle);
+  return guard("banter_npc_reset", [&](Caller& caller) -> banter_result {
+    banter::engine::NpcObject* const npc = banter::api::npc_of(handle, caller);
     if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
-    return banter::api::answer(*npc->engine, "banter_npc_reset",
-                               npc->engine->turn(*npc, true, banter::dialogue::Role::kUser, {}));
+    return banter::api::answer(npc->engine->turn(*npc, true, banter::dialogue::Role::kUser, {}));
   });
 }
 

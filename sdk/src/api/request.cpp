@@ -4,6 +4,7 @@
 #include "banter/banter.h"
 #include "engine/engine.h"
 
+using banter::api::Caller;
 using banter::api::fail;
 using banter::api::guard;
 
@@ -43,8 +44,8 @@ void BANTER_CALL banter_request_config_init(banter_request_config* config) {
 }
 
 banter_result BANTER_CALL banter_cancel(banter_engine* handle, banter_request_id request) {
-  return guard([&]() -> banter_result {
-    banter::engine::Engine* const engine = banter::api::engine_of(handle);
+  return guard("banter_cancel", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (engine->cancel(request)) return BANTER_OK;
     return fail(BANTER_ERROR_NOT_FOUND, "Request %llu has ended, or never was.",

@@ -1,0 +1,39 @@
+// banter.hpp compiles as C++17 without exceptions and type information, and does what it says.
+#include <utility>
+
+#include "banter/banter.hpp"
+
+int banter_wrapper_works() {
+  static_assert(noexcept(banter::Engine().create()));
+  banter::Engine engine;
+  if (engine) return 1;
+  if (engine.create() != BANTER_OK || !engine) return 2;
+  banter::Engine moved = std::move(engine);
+  if (engine || !moved) return 3;
+  moved = std::move(moved);
+  if (!moved) return 4;
+  banter::Model model;
+  banter_request_id load = 0;
+  if (model.load(moved, "/absent/model.gguf", &load) != BANTER_OK || load == 0) return 5;
+  banter::Npc npc;
+  if (npc.create(model, "A persona") != BANTER_OK) return 6;
+  banter_request_id reply = 0;
+  if (npc.say("Hello", reply) != BANTER_OK || npc.add_turn(BANTER_ROLE_USER, "x") != BANTER_OK) return 7;
+  if (npc.reset_turns() != BANTER_OK) return 8;
+  int terminals = 0;
+  while (terminals < 2) {
+    if (moved.wait(20000) != BANTER_OK) return 9;
+    const banter_result code = moved.dispatch([&](const banter_event& event) {
+      if (banter::is_terminal(event) && banter::text_of(event).size() > 5) ++terminals;
+    });
+    if (code != BANTER_OK) return 10;
+  }
+  if (moved.cancel(reply) != BANTER_ERROR_NOT_FOUND) return 11;
+  banter_event events[4];
+  if (!moved.poll(events).empty()) return 12;
+  if (moved.statistics().requests_finished != 2) return 13;
+  banter_model_info info;
+  if (model.info(info) != BANTER_ERROR_STATE) return 14;
+  if (model.complete("x", reply) != BANTER_OK) return 15;
+  return banter::request_config().priority == 4 && banter::sampling_config().top_k == 40 ? 0 : 16;
+}
