@@ -221,6 +221,23 @@ TEST(Gguf, FailuresOfTheSourceArePassedOn) {
   EXPECT_EQ(file->read(forged, scratch).error().code, BANTER_ERROR_INVALID_ARGUMENT);
 }
 
+TEST(Gguf, FileThatShrinksAfterOpeningIsAnErrorOfReading) {
+  const TempFolder folder;
+  const auto bytes = sample().bytes();
+  ASSERT_TRUE(test::write_file(folder.file("m.gguf"), bytes));
+  const auto file = Gguf::open(folder.file("m.gguf"));
+  ASSERT_TRUE(file);
+  std::vector<std::byte> scratch;
+  ASSERT_TRUE(file->read(file->tensors()[0], scratch));
+  std::error_code error;
+  std::filesystem::resize_file(folder.file("m.gguf"), file->tensors()[2].offset, error);
+  ASSERT_FALSE(error);
+  EXPECT_TRUE(file->read(file->tensors()[0], scratch));  // what is left is still right
+  const auto lost = file->read(file->tensors()[3], scratch);
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, BANTER_ERROR_FILE_TRUNCATED) << lost.error().message;
+}
+
 TEST(Gguf, TruncationAnywhereSaysSo) {
   const auto bytes = sample().bytes();
   const auto whole = open_bytes(bytes);

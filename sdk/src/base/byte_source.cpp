@@ -223,7 +223,12 @@ class FileSource final : public ByteSource {
     return {};
   }
   const std::byte* map() override {
-    if (view_ != nullptr || access_ == FileAccess::kRead || size_ == 0) return static_cast<const std::byte*>(view_);
+    if (access_ == FileAccess::kRead || size_ == 0) return nullptr;
+    // Asked each time, so that a file that has shrunk is found by read_at's error and not by a signal. It can still
+    // shrink while the caller reads, but the window is small.
+    struct stat info {};
+    if (::fstat(file_, &info) != 0 || static_cast<uint64_t>(info.st_size) < size_) return nullptr;
+    if (view_ != nullptr) return static_cast<const std::byte*>(view_);
     if (size_ > std::numeric_limits<size_t>::max()) return nullptr;
     void* view = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_PRIVATE, file_, 0);
     if (view == MAP_FAILED) return nullptr;

@@ -32,11 +32,12 @@ enum class FileAccess {
 
 /** Opens a regular file for reading; `path` is UTF-8 (converted to UTF-16 on Windows), files over 4 GiB included.
  *
- *  Hazard of kMap on POSIX: a file that another program shortens while it is mapped raises SIGBUS at the first touch of
- *  a lost page, which no library can turn into an error without installing a signal handler in its host. read_at never
- *  uses the mapping, so it reports the same event as BANTER_ERROR_FILE_TRUNCATED; choose kRead where model files may be
- *  rewritten in place under a running game (patchers should write a new file and rename it). Windows refuses to shorten
- *  a mapped file.
+ *  Hazard of kMap on POSIX: a file that another program shortens while its mapping is being read raises SIGBUS at the
+ *  first touch of a lost page, which no library can turn into an error without installing a signal handler in its host.
+ *  map() gives nullptr once the file has become shorter, and read_at never uses the mapping and reports
+ *  BANTER_ERROR_FILE_TRUNCATED, so the hazard is the time between map() and the last use of its pointer. Choose kRead
+ *  where model files may be rewritten in place under a running game (patchers should write a new file and rename it).
+ *  Windows refuses to shorten a mapped file.
  *
  *  Errors: BANTER_ERROR_FILE_NOT_FOUND (nothing there, empty path), BANTER_ERROR_IO (a folder, a device, no permission,
  *  any other failure of the system); each names the path and what to do. */
