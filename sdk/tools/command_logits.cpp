@@ -52,7 +52,7 @@ int run(const Options& options) {
   }
 
   kv::SequenceCache cache(*session->pool, hp.context);
-  double nll_sum = 0;
+  std::vector<double> nll;
   bool is_written = true;
   Json tops = Json::array();
   const Result<void> done =
@@ -61,7 +61,7 @@ int run(const Options& options) {
           is_written =
               is_written && std::fwrite(logits.data(), sizeof(float), logits.size(), file.get()) == logits.size();
         }
-        if (row + 1 < options.ids.size()) nll_sum += tools::negative_log_likelihood(logits, options.ids[row + 1]);
+        if (row + 1 < options.ids.size()) nll.push_back(tools::negative_log_likelihood(logits, options.ids[row + 1]));
         if (options.top > 0) tops.push_back(best(logits, static_cast<size_t>(options.top)));
       });
   if (!done) return tools::report_failure("logits", done.error().message);
@@ -69,8 +69,13 @@ int run(const Options& options) {
     return tools::report_failure("logits", "could not write all of " + options.out + "; is the disk full?");
   }
 
+  const double nll_sum = std::accumulate(nll.begin(), nll.end(), 0.0);
   if (options.json) {
-    Json result = {{"rows", options.ids.size()}, {"vocabulary", hp.vocabulary}, {"nll_sum", nll_sum}};
+    Json result = {{"rows", options.ids.size()},
+                   {"vocabulary", hp.vocabulary},
+                   {"backend", session->backend->name()},
+                   {"nll_sum", nll_sum},
+                   {"nll", nll}};
     if (options.top > 0) result["top"] = std::move(tops);
     std::printf("%s\n", result.dump().c_str());
     return 0;
@@ -91,7 +96,8 @@ int command_logits(int argc, char** argv) {
   app.add_option("--out,-o", options.out, "file for the logits");
   app.add_option("--top", options.top, "with --json: the N best ids and logits of every position")
       ->check(CLI::Range(0, 1000));
-  app.add_flag("--json", options.json, "one JSON object as the last line of stdout: rows, vocabulary, nll_sum, top");
+  app.add_flag("--json", options.json,
+               "one JSON object as the last line of stdout: rows, vocabulary, backend, nll_sum, nll, top");
   CLI11_PARSE(app, argc, argv);
   return run(options);
 }
