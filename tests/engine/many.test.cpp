@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/host.h"
+#include "engine/test_host.h"
 #include "text/utf8.h"
 
 namespace banter::test {

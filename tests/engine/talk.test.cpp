@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
-#include "engine/host.h"
+#include "engine/test_host.h"
 #include "text/utf8.h"
 
 namespace banter::test {
@@ -258,7 +259,7 @@ TEST_F(Talk, BannedStringsNeverAppear) {
 TEST_F(Talk, EverythingBannedFailsAndTheNextRequestWorks) {
   Ask ask(4, kGoOn);
   std::vector<int32_t> tokens(static_cast<size_t>(kTinyVocabulary));
-  std::vector<float> values(tokens.size(), -HUGE_VALF);
+  std::vector<float> values(tokens.size(), -std::numeric_limits<float>::infinity());
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
   ask.sampling.logit_bias_count = static_cast<uint32_t>(tokens.size());
   ask.sampling.logit_bias_tokens = tokens.data();

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "engine/host.h"
+#include "engine/test_host.h"
 
 namespace banter::test {
 namespace {

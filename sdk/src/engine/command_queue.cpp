@@ -8,7 +8,7 @@ Result<void> CommandQueue::create(const HostAllocator& host, uint32_t capacity) 
   // A producer keeps the blocks it once used, so each may come to hold as many as the whole capacity needs, and is in the
   // middle of two.
   const size_t blocks = kProducers * (capacity / Traits::BLOCK_SIZE + 2);
-  queue_ = std::make_unique<Queue>(blocks * Traits::BLOCK_SIZE, 0, 0);
+  queue_ = std::make_unique<Queue>(blocks * Traits::BLOCK_SIZE);
   if (Result<void> made = producers_.create(host, kProducers); !made) return made;
   for (uint32_t i = 0; i < kProducers; ++i) {
     producers_[i].token = std::make_unique<moodycamel::ProducerToken>(*queue_);

@@ -35,8 +35,8 @@ bool EngineThread::iterate() {
   look_after_loads();
   flush();
   const bool worked = step_models();
-  if (worked) flush();
   update_figures();
+  if (worked) flush();
   return worked;
 }
 

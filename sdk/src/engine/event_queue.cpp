@@ -10,7 +10,7 @@ Result<void> EventQueue::create(const HostAllocator& host, uint32_t max_events, 
   if (Result<void> made = blocks_.create(host, max_events); !made) return made;
   const size_t most = size_t{max_events} + slots.size();
   if (Result<void> made = delivered_.create(host, most); !made) return made;
-  queue_ = std::make_unique<Queue>((most / Traits::BLOCK_SIZE + 2) * Traits::BLOCK_SIZE, 0, 0);
+  queue_ = std::make_unique<Queue>((most / Traits::BLOCK_SIZE + 2) * Traits::BLOCK_SIZE);
   producer_ = std::make_unique<moodycamel::ProducerToken>(*queue_);
   if (!producer_->valid()) return Error{BANTER_ERROR_OUT_OF_MEMORY, "No memory for the event queue."};
   return {};
