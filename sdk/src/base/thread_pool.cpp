@@ -42,6 +42,14 @@ constexpr int32_t kMaxThreads = 256;
  *  costs 5 to 50; so this bridges the gaps inside a step and burns nothing between steps. */
 constexpr auto kSpin = std::chrono::microseconds(60);
 
+// A worker that the system takes off its processor in the middle of a unit holds the whole job up for a time slice, some
+// milliseconds. A busy game does that to us all the time, and then more threads are slower than one. So a worker that was
+// waited for too long sits out a number of jobs, twice as many each time it happens soon again.
+constexpr auto kStall = std::chrono::microseconds(500);  // ten times a unit and more
+constexpr uint32_t kFirstBench = 32;                     // jobs
+constexpr uint32_t kLongestBench = 2048;                 // some 100 ms, against a stall of about 4
+constexpr uint32_t kGoodJobs = 512;                      // without a stall: the next bench is short again
+
 inline void relax() {
 #if defined(__x86_64__) || defined(_M_X64)
   _mm_pause();
@@ -68,17 +76,19 @@ bool spin_until(F&& ready) {
  *  only written while no unit of any job is claimed or claimable, and a successful claim proves that they were read whole. */
 class Pool final : public ThreadPool {
  public:
-  explicit Pool(const ThreadPoolConfig& config) : config_(config) {}
+  explicit Pool(const ThreadPoolConfig& config) : config_(config), slots_(static_cast<size_t>(config.threads) - 1) {}
 
   ~Pool() override {
     stop_.store(true, std::memory_order_relaxed);
-    job_.fetch_add(1, std::memory_order_release);
-    job_.notify_all();
+    for (Slot& slot : slots_) {
+      slot.job.fetch_add(1, std::memory_order_seq_cst);
+      slot.job.notify_one();
+    }
     for (std::thread& worker : workers_) worker.join();
   }
 
   Result<void> start() {
-    workers_.reserve(static_cast<size_t>(config_.threads) - 1);
+    workers_.reserve(slots_.size());
     for (int32_t i = 1; i < config_.threads; ++i) {
       // std::thread reports failure only by throwing; this is the one place where we must catch it.
       try {
@@ -96,40 +106,65 @@ class Pool final : public ThreadPool {
 
   void run(int32_t units, Body body, void* context) override {
     if (units <= 0) return;
-    if (units == 1 || workers_.empty()) {
+    if (units == 1 || slots_.empty()) {
       for (int32_t unit = 0; unit < units; ++unit) body(context, unit, 0);
       return;
     }
-    const uint32_t job = job_.load(std::memory_order_relaxed) + 1;
+    if (++job_ == 0) job_ = 1;  // 0 means "none" in Slot::busy
     body_.store(body, std::memory_order_relaxed);
     context_.store(context, std::memory_order_relaxed);
     units_.store(static_cast<uint32_t>(units), std::memory_order_relaxed);
     done_.store(0, std::memory_order_relaxed);
-    ticket_.store(uint64_t{job} << 32, std::memory_order_release);
-    job_.store(job, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) job_.notify_all();
-    take_units(job, 0);
+    ticket_.store(uint64_t{job_} << 32, std::memory_order_release);
+    wake(units - 1);
+    take_units(job_, 0, nullptr);
     wait_for_others(static_cast<uint32_t>(units));
   }
 
  private:
-  void work(int32_t index) {
-    const std::string name = "banter-" + std::to_string(index);
-    configure_this_thread(name.c_str(), config_.affinity_mask, config_.low_priority);
-    uint32_t seen = 0;
-    for (;;) {
-      if (!spin_until([&] { return job_.load(std::memory_order_acquire) != seen; })) {
-        sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        job_.wait(seen, std::memory_order_seq_cst);
-        sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  /** What concerns one worker. */
+  struct alignas(64) Slot {
+    std::atomic<uint32_t> job{0};  // the newest it shall look at
+    std::atomic<bool> sleeping{false};
+    std::atomic<uint32_t> busy{0};  // the job whose unit it is working on
+    // Of the caller only:
+    uint32_t benched = 0;  // jobs that it still sits out
+    uint32_t next_bench = kFirstBench;
+    uint32_t good_jobs = 0;
+  };
+
+  void wake(int32_t wanted) {
+    for (Slot& slot : slots_) {
+      if (wanted == 0) return;
+      if (slot.benched > 0) {
+        --slot.benched;
+        continue;
       }
-      if (stop_.load(std::memory_order_relaxed)) return;
-      seen = job_.load(std::memory_order_acquire);
-      take_units(seen, index);
+      if (++slot.good_jobs >= kGoodJobs) slot.next_bench = kFirstBench;
+      --wanted;
+      slot.job.store(job_, std::memory_order_seq_cst);
+      if (slot.sleeping.load(std::memory_order_seq_cst)) slot.job.notify_one();
     }
   }
 
-  void take_units(uint32_t job, int32_t thread) {
+  void work(int32_t index) {
+    const std::string name = "banter-" + std::to_string(index);
+    configure_this_thread(name.c_str(), config_.affinity_mask, config_.low_priority);
+    Slot& slot = slots_[static_cast<size_t>(index) - 1];
+    uint32_t seen = 0;
+    for (;;) {
+      if (!spin_until([&] { return slot.job.load(std::memory_order_acquire) != seen; })) {
+        slot.sleeping.store(true, std::memory_order_seq_cst);
+        slot.job.wait(seen, std::memory_order_seq_cst);
+        slot.sleeping.store(false, std::memory_order_relaxed);
+      }
+      if (stop_.load(std::memory_order_relaxed)) return;
+      seen = slot.job.load(std::memory_order_acquire);
+      take_units(seen, index, &slot);
+    }
+  }
+
+  void take_units(uint32_t job, int32_t thread, Slot* slot) {
     uint32_t executed = 0;
     uint64_t ticket = ticket_.load(std::memory_order_acquire);
     for (;;) {
@@ -141,38 +176,52 @@ class Pool final : public ThreadPool {
       if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
         continue;
       }
+      if (slot != nullptr && executed == 0) slot->busy.store(job, std::memory_order_relaxed);
       body(context, static_cast<int32_t>(unit), thread);
       ++executed;
       ticket = ticket_.load(std::memory_order_acquire);
     }
     if (executed == 0) return;
+    if (slot != nullptr) slot->busy.store(0, std::memory_order_relaxed);
     const uint32_t done = done_.fetch_add(executed, std::memory_order_seq_cst) + executed;
-    // Read before this job can end: the caller may start another as soon as `done` is complete.
-    if (thread != 0 && done == last_count_.load(std::memory_order_seq_cst)) done_.notify_one();
+    if (slot != nullptr && done == awaited_.load(std::memory_order_seq_cst)) done_.notify_one();
   }
 
   void wait_for_others(uint32_t units) {
     if (spin_until([&] { return done_.load(std::memory_order_acquire) == units; })) return;
-    last_count_.store(units, std::memory_order_seq_cst);
+    uint32_t slow[kMaxThreads];
+    size_t slow_count = 0;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].busy.load(std::memory_order_relaxed) == job_) slow[slow_count++] = static_cast<uint32_t>(i);
+    }
+    const Clock::time_point start = Clock::now();
+    awaited_.store(units, std::memory_order_seq_cst);
     for (;;) {
       const uint32_t done = done_.load(std::memory_order_seq_cst);
       if (done == units) break;
       done_.wait(done, std::memory_order_seq_cst);
     }
-    last_count_.store(0, std::memory_order_relaxed);
+    awaited_.store(0, std::memory_order_relaxed);
+    if (Clock::now() - start < kStall) return;
+    for (size_t i = 0; i < slow_count; ++i) {
+      Slot& slot = slots_[slow[i]];
+      slot.benched = slot.next_bench;
+      slot.next_bench = std::min(2 * slot.next_bench, kLongestBench);
+      slot.good_jobs = 0;
+    }
   }
 
   const ThreadPoolConfig config_;
+  std::vector<Slot> slots_;
   std::vector<std::thread> workers_;
+  uint32_t job_ = 0;  // of the caller only
   alignas(64) std::atomic<uint64_t> ticket_{0};
-  alignas(64) std::atomic<uint32_t> job_{0};
-  std::atomic<uint32_t> sleepers_{0};
-  std::atomic<bool> stop_{false};
-  std::atomic<uint32_t> units_{0};
-  std::atomic<Body> body_{nullptr};
+  alignas(64) std::atomic<Body> body_{nullptr};
   std::atomic<void*> context_{nullptr};
+  std::atomic<uint32_t> units_{0};
+  std::atomic<bool> stop_{false};
   alignas(64) std::atomic<uint32_t> done_{0};
-  std::atomic<uint32_t> last_count_{0};  // units of the job whose caller sleeps in wait_for_others(); 0 = it does not
+  std::atomic<uint32_t> awaited_{0};  // units of the job whose caller sleeps in wait_for_others(); 0 = it does not
 };
 
 #if defined(__linux__)
