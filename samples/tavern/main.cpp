@@ -93,12 +93,12 @@ void play(Stage& stage) {
 void scripted_evening(Stage& stage) {
   std::printf("--- Evening falls over Oakrest. Everyone is spoken to at once. ---\n");
   stage.ask(0, "Good evening! Do you have a room for the night?", kLongestReply);
-  stage.ask(1, "My sword is broken. Can you mend it, and what does it cost?", kLongestReply);
+  stage.ask(1, "Can you mend a broken sword, and what does it cost?", kLongestReply);
   stage.ask(2, "你好！你卖什么茶？", kLongestReply);
   play(stage);
   std::printf("\n--- Later that evening. ---\n");
   stage.ask(0, "Tell me a long story about the village, from the very beginning.", kLongestReply, 12);
-  stage.ask(1, "When can I fetch it?", kLongestReply);
+  stage.ask(1, "How long will it take?", kLongestReply);
   stage.ask(2, "Which tea do you like best?", kLongestReply);
   play(stage);
 }
