@@ -137,7 +137,7 @@ std::vector<Turn> ChatFormat::shaped(Shape shape, std::string_view persona, std:
 Result<std::vector<Segment>> ChatFormat::render(const std::vector<Turn>& messages) const {
   text::TemplateInput input;
   for (const Turn& message : messages) {
-    input.messages.push_back({{"role", role_name(message.role)}, {"content", message.text}});
+    input.turns.push_back({std::string(role_name(message.role)), message.text});
   }
   input.bos_token = bos_;
   input.eos_token = eos_;

@@ -87,8 +87,9 @@ void Conversation::commit(const Prompt& prompt, std::string_view said, std::stri
 }
 
 void Conversation::add(Role role, std::string text, size_t limit_bytes) {
-  turn_bytes_ += text.size();
+  const size_t bytes = text.size();
   turns_.push_back({role, std::move(text)});
+  turn_bytes_ += bytes;
   while (turn_bytes_ > limit_bytes && turns_.size() > 1) {
     turn_bytes_ -= turns_.front().text.size();
     turns_.pop_front();

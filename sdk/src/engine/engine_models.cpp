@@ -24,7 +24,7 @@ void EngineThread::track(ModelObject& model) {
   if (placed) return;
   if (generations_[slot_index] != nullptr) return end_load(model, placed.error());
   refuse(slot_index, placed.error());
-  model.failure = placed.error();
+  model.failure = placed.error();  // its message is short: no memory needed
   model.status.store(ModelObject::kFailed, std::memory_order_release);
 }
 
@@ -84,8 +84,9 @@ void EngineThread::start_load(ModelObject& model) {
     settings.memory_left = config.memory_budget_bytes > used ? config.memory_budget_bytes - used : 0;
   }
   progress_told_ = -1;
-  config.log.write(BANTER_LOG_INFO,
-                   "Loading " + (model.source.path.empty() ? "a model from memory" : model.source.path));
+  log(BANTER_LOG_INFO, [&] {
+    return "Loading " + (model.source.path.empty() ? std::string("a model from memory") : model.source.path);
+  });
   if (Result<void> started = loader_.start(model.source, settings, settings.threads); !started) {
     return end_load(model, started.error());
   }
@@ -111,17 +112,20 @@ void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedMod
     outcome = ready.error();
   }
   const bool cancelled = model.is_released || (!outcome && outcome.error().code == BANTER_ERROR_CANCELLED);
-  model.failure = cancelled ? Error{BANTER_ERROR_CANCELLED, "its load was cancelled."} : outcome.error();
+  model.failure.code = cancelled ? BANTER_ERROR_CANCELLED : outcome.error().code;
+  model.failure.message =
+      sentence([&]() -> std::string { return cancelled ? "its load was cancelled." : outcome.error().message; });
   model.status.store(ModelObject::kFailed, std::memory_order_release);
   if (!cancelled) channels_.config.log.write(BANTER_LOG_ERROR, model.failure.message);
   if (generation != nullptr) {
     if (cancelled) {
       end(*generation, BANTER_EVENT_CANCELLED, BANTER_OK, {});
     } else {
-      end(*generation, BANTER_EVENT_FAILED, model.failure.code, model.failure.message);
+      end(*generation, BANTER_EVENT_FAILED, model.failure.code, sentence([&] { return model.failure.message; }));
     }
   }
-  end_requests(model, BANTER_EVENT_FAILED, BANTER_ERROR_STATE, "The model is not loaded: " + model.failure.message);
+  end_requests(model, BANTER_EVENT_FAILED, BANTER_ERROR_STATE,
+               sentence([&] { return "The model is not loaded: " + model.failure.message; }));
   if (model.is_released && model.references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(model);
 }
 
@@ -181,11 +185,11 @@ void EngineThread::end_requests(ModelObject& model, banter_event_kind kind, bant
                                 const std::string& message) {
   for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->next_tracked) {
     if (npc->model != &model || npc->state == nullptr) continue;
-    std::deque<NpcState::Item> queue = std::exchange(npc->state->queue, {});
-    if (npc->state->running != nullptr) end(*npc->state->running, kind, code, message);
+    std::vector<NpcState::Item> queue = std::exchange(npc->state->queue, {});
+    if (npc->state->running != nullptr) end(*npc->state->running, kind, code, sentence([&] { return message; }));
     for (NpcState::Item& item : queue) {
       if (item.generation != nullptr) {
-        end(*item.generation, kind, code, message);
+        end(*item.generation, kind, code, sentence([&] { return message; }));
       } else {
         channels_.turn_free.release(item.turn);
       }
@@ -193,7 +197,7 @@ void EngineThread::end_requests(ModelObject& model, banter_event_kind kind, bant
   }
   for (const std::unique_ptr<Generation>& generation : generations_) {
     if (generation == nullptr || generation->model != &model || generation->kind == RequestKind::kLoad) continue;
-    end(*generation, kind, code, message);
+    end(*generation, kind, code, sentence([&] { return message; }));
   }
 }
 

@@ -23,8 +23,13 @@ void EngineThread::run() {
       worked = iterate();
       return {};
     });
-    if (!ran) channels_.config.log.write(BANTER_LOG_ERROR, ran.error().message);
-    if (!worked && !channels_.stop.load(std::memory_order_acquire)) channels_.signal.wait();
+    if (!ran) {
+      // Memory ran out in between; what was left undone is done when there is some again.
+      channels_.config.log.write(BANTER_LOG_ERROR, ran.error().message);
+      channels_.signal.wait_for(10);
+    } else if (!worked && !channels_.stop.load(std::memory_order_acquire)) {
+      channels_.signal.wait();
+    }
   }
   loader_.stop();
 }
@@ -200,17 +205,13 @@ void EngineThread::advance(NpcObject& npc) {
   ModelRunner* const runner = npc.model->runner.get();
   // Turns need no model, but must not overtake the requests before them.
   while (state->running == nullptr && !state->queue.empty()) {
+    if (state->queue.front().generation != nullptr && runner == nullptr) return;
     NpcState::Item item = std::move(state->queue.front());
+    state->queue.erase(state->queue.begin());
     if (item.generation == nullptr) {
-      state->queue.pop_front();
       apply_turn(npc, item);
       continue;
     }
-    if (runner == nullptr) {
-      state->queue.front() = std::move(item);
-      return;
-    }
-    state->queue.pop_front();
     state->running = item.generation;
     begin(*item.generation);
   }
@@ -238,7 +239,7 @@ void EngineThread::end_npc(NpcObject& npc) {
   npc.is_destroyed = true;
   if (NpcState* const state = npc.state.get()) {
     // Ending the running one starts the next, so the queue goes first.
-    std::deque<NpcState::Item> queue = std::exchange(state->queue, {});
+    std::vector<NpcState::Item> queue = std::exchange(state->queue, {});
     if (state->running != nullptr) end(*state->running, BANTER_EVENT_CANCELLED, BANTER_OK, {});
     for (NpcState::Item& item : queue) {
       if (item.generation != nullptr) {
@@ -292,7 +293,7 @@ void EngineThread::cancel(Generation& generation) {
     return end_load(model, Error{BANTER_ERROR_CANCELLED, {}});
   }
   if (generation.npc != nullptr && generation.npc->state != nullptr) {
-    std::deque<NpcState::Item>& queue = generation.npc->state->queue;
+    std::vector<NpcState::Item>& queue = generation.npc->state->queue;
     const auto at = std::find_if(queue.begin(), queue.end(),
                                  [&](const NpcState::Item& item) { return item.generation == &generation; });
     if (at != queue.end()) queue.erase(at);

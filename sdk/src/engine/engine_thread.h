@@ -8,6 +8,7 @@
 
 #include "engine/channels.h"
 #include "engine/generation.h"
+#include "engine/guard.h"
 #include "engine/loader.h"
 #include "engine/model_runner.h"
 #include "engine/objects.h"
@@ -50,6 +51,14 @@ class EngineThread {
   void release(ModelObject& model);
   void drop_reference(ModelObject& model);
   void update_figures();
+  /** Logs what `make` returns, if there is memory for it. */
+  template <class F>
+  void log(banter_log_level level, F&& make) {
+    (void)guarded([&]() -> Result<void> {
+      channels_.config.log.write(level, make());
+      return {};
+    });
+  }
 
   // Characters.
   void track(NpcObject& npc);

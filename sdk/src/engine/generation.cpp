@@ -116,10 +116,7 @@ bool deliver_notes(Channels& channels, Generation& generation) {
   if (generation.prompt_waiting) {
     EventBlock* block = block_for(channels, generation, BANTER_EVENT_PROMPT);
     if (block == nullptr) return false;
-    // The slot owns the copy: it lives as long as the event, whatever becomes of the generation.
-    std::vector<int32_t>& copy = channels.slots[generation.slot].prompt_copy;
-    copy.assign(generation.tokens.begin(),
-                generation.tokens.begin() + static_cast<std::ptrdiff_t>(generation.prompt_tokens));
+    const std::vector<int32_t>& copy = channels.slots[generation.slot].prompt_copy;
     block->far_tokens = copy.data();
     block->token_count = static_cast<uint32_t>(copy.size());
     generation.prompt_waiting = false;

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -23,6 +24,19 @@ auto guarded(F&& body) noexcept -> decltype(body()) {
   } catch (...) {
     return Error{BANTER_ERROR_INTERNAL, "Internal error."};
   }
+}
+
+/** The string that `make` returns, or a short one when there is no memory for it. For messages on the way out of a
+ *  failure, where nothing may go wrong any more. */
+template <class F>
+std::string sentence(F&& make) noexcept {
+  std::string text;
+  const Result<void> made = guarded([&]() -> Result<void> {
+    text = make();
+    return {};
+  });
+  if (!made) text = "Out of memory.";  // fits the string itself
+  return text;
 }
 
 }  // namespace banter::engine

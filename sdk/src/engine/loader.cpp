@@ -5,17 +5,16 @@
 namespace banter::engine {
 
 Result<void> Loader::start(const LoadSource& source, const LoadSettings& settings, const ThreadPoolConfig& own_thread) {
-  auto job = std::make_unique<Job>();
-  job->source = source;
-  job->settings = settings;
-  job->own_thread = own_thread;
-  Job* const raw = job.get();
-  Result<void> started = guarded([&]() -> Result<void> {
+  return guarded([&]() -> Result<void> {
+    auto job = std::make_unique<Job>();
+    job->source = source;
+    job->settings = settings;
+    job->own_thread = own_thread;
+    Job* const raw = job.get();
     job->thread = std::thread([this, raw] { work(*raw); });
+    job_ = std::move(job);
     return {};
   });
-  if (started) job_ = std::move(job);
-  return started;
 }
 
 void Loader::work(Job& job) {

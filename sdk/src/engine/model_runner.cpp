@@ -86,7 +86,11 @@ Result<void> ModelRunner::prepare(Generation& generation) {
   if (Result<void> made = make_prompt(generation); !made) return made;
   generation.prompt_tokens = generation.tokens.size();
   generation.tokens.reserve(static_cast<size_t>(generation.limit) + 1);
-  generation.prompt_waiting = (generation.flags & BANTER_REQUEST_REPORT_PROMPT) != 0;
+  if ((generation.flags & BANTER_REQUEST_REPORT_PROMPT) != 0) {
+    // The slot owns the copy: it lives as long as the event, whatever becomes of the generation.
+    channels_.slots[generation.slot].prompt_copy = generation.tokens;
+    generation.prompt_waiting = true;
+  }
   generation.trimmed_waiting = generation.prompt.dropped_turns > 0;
 
   const int32_t vocabulary = loaded_->model->hyperparameters().vocabulary;
@@ -171,21 +175,21 @@ void ModelRunner::retire(Generation& generation) {
   const auto at = std::find(running_.begin(), running_.end(), &generation);
   if (at != running_.end()) running_.erase(at);
   if (generation.cache == nullptr) return;
-  if (generation.npc != nullptr && generation.npc->state != nullptr) {
-    NpcState& state = *generation.npc->state;
-    const bool spoke = generation.reply && !generation.reply->text().empty();
-    const bool keep =
-        generation.terminal == BANTER_EVENT_DONE || (generation.terminal == BANTER_EVENT_CANCELLED && spoke);
-    if (keep && generation.kind == RequestKind::kSay) {
-      state.conversation.commit(generation.prompt, generation.text, generation.reply->text());
-    }
-    state.cached = std::move(generation.tokens);
-    state.cached.resize(static_cast<size_t>(generation.cache->truncate(generation.cache->length())));
-    state.last_used = step_;
-  }
+  // Pages first: what needs memory comes last, so that a failure leaves only the conversation behind.
+  generation.cache->truncate(generation.cache->length());
+  const auto computed = static_cast<size_t>(generation.cache->length());
   generation.cache = nullptr;
   generation.own_cache.reset();
   generation.sampler.reset();
+  if (generation.npc == nullptr || generation.npc->state == nullptr) return;
+  NpcState& state = *generation.npc->state;
+  state.cached = std::move(generation.tokens);
+  state.cached.resize(computed);
+  state.last_used = step_;
+  const bool spoke = generation.reply && !generation.reply->text().empty();
+  const bool keep =
+      generation.terminal == BANTER_EVENT_DONE || (generation.terminal == BANTER_EVENT_CANCELLED && spoke);
+  if (keep) state.conversation.commit(generation.prompt, generation.text, generation.reply->text());
 }
 
 // ---------------------------------------------------------------- steps

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,7 +60,7 @@ struct NpcState {
     std::string text;
   };
   dialogue::Conversation conversation;
-  std::deque<Item> queue;         // in the order of the calls
+  std::vector<Item> queue;        // in the order of the calls; short
   Generation* running = nullptr;  // at most one
   std::optional<kv::SequenceCache> cache;
   std::vector<text::TokenId> cached;  // tokens in `cache`
