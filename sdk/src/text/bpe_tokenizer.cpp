@@ -81,7 +81,7 @@ void BpeTokenizer::encode(std::span<const Segment> segments, std::vector<TokenId
 }
 
 void BpeTokenizer::encode_text(const TrustedText& text, std::vector<TokenId>& out) const {
-  Scratch scratch;
+  Scratch scratch(text.text.size());
   out.reserve(out.size() + text.text.size() / 3);
   partition(raw_specials_, text.text, text.trust, 0, out, [&](size_t begin, size_t end) {
     encode_stretch(std::string_view(text.text).substr(begin, end - begin), text.trust, begin, scratch, out);

@@ -39,6 +39,7 @@ class BpeTokenizer final : public Tokenizer {
  private:
   // Memory of one encode call.
   struct Scratch {
+    explicit Scratch(size_t text_bytes) : split(text_bytes) {}
     SplitScratch split;
     MergeScratch merge;
     std::vector<Symbol> symbols;

@@ -56,21 +56,27 @@ void sort_marks(std::vector<utf8proc_int32_t>& code_points) {
   }
 }
 
-// Splits `text` where both sides normalise independently (before an inert character) and its trust may change there.
-// A stretch of mixed trust counts as untrusted.
+// Splits `text` where both sides normalise independently (before an inert character), as close to the borders of trust
+// as can be. What lies around a border that is no such place counts as untrusted.
 template <class Emit>
 void for_each_trust_stretch(const TrustedText& in, Emit&& emit) {
   const std::string_view text = in.text;
-  size_t begin = 0;
-  while (begin < text.size()) {
-    const size_t run_end = in.trust.run_end(begin, text.size());
-    size_t end = run_end;
-    while (end < text.size()) {
-      const Utf8Step step = utf8_step(text.substr(end));
-      if (is_inert(step.code_point)) break;
-      end += step.size;
+  const auto inert_at = [&](size_t at) { return is_inert(utf8_step(text.substr(at)).code_point); };
+  const auto put = [&](size_t begin, size_t end) {
+    if (begin < end) emit(text.substr(begin, end - begin), in.trust.trusted(begin, end));
+  };
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t border = in.trust.run_end(begin, text.size());
+    size_t end = border;
+    while (end < text.size() && !inert_at(end)) end += utf8_size(text[end]);
+    size_t last = border;  // what joins over the border begins here
+    while (end > border && last > begin) {
+      do --last;
+      while (last > begin && (static_cast<uint8_t>(text[last]) & 0xC0) == 0x80);
+      if (inert_at(last)) break;
     }
-    emit(text.substr(begin, end - begin), in.trust.trusted(begin, end));
+    put(begin, last);
+    put(last, end);
     begin = end;
   }
 }

@@ -6,16 +6,24 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "text/utf8.h"
 
 namespace banter::text {
 namespace {
 
-// One search may take so many backtracking steps: a hundred times what a megabyte of one character needs at worst in
-// the patterns of real models, and well under a second.
-constexpr uint32_t kMatchLimit = 20'000'000;
+// Backtracking steps of one search: the first try gets few, more are charged to the call's effort. A megabyte of one
+// character needs about a million in the patterns of real models.
+constexpr uint32_t kFirstMatchLimit = 4096;
+constexpr uint32_t kLastMatchLimit = 1u << 24;
+constexpr uint32_t kMatchLimitGrowth = 8;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr size_t kMaxPatternBytes = 32 * 1024;
+// A search sees so many bytes at a time. Only a match that begins there and reaches their end makes it look further, and
+// that is charged to the call's effort: patterns that look far ahead at every position would take quadratic time.
+constexpr size_t kFirstWindow = 1024;
 
 struct CodeFree {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
@@ -41,12 +49,33 @@ std::string pcre2_message(int code) {
 struct SplitPattern::Compiled {
   std::string literal;  // where not empty, the pattern is this text and nothing else below is used
   std::unique_ptr<pcre2_code, CodeFree> code;
-  std::unique_ptr<pcre2_match_context, MatchContextFree> context;
   bool jit = false;
+
+  // pcre2_match's result. The compiled code is fast, but has a small stack; where that is used up, the interpreter goes on.
+  int search(std::string_view text, size_t from, uint32_t options, pcre2_match_data* match,
+             pcre2_match_context* context) const {
+    const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    options |= PCRE2_NO_UTF_CHECK;
+    if (jit) {
+      const int result = pcre2_jit_match(code.get(), subject, text.size(), from, options, match, context);
+      if (result != PCRE2_ERROR_JIT_STACKLIMIT && result != PCRE2_ERROR_JIT_BADOPTION) return result;
+    }
+    return pcre2_match(code.get(), subject, text.size(), from, options | PCRE2_NO_JIT, match, context);
+  }
 };
 
 struct MatchScratch::Data {
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
+  std::unique_ptr<pcre2_match_context, MatchContextFree> context;
+
+  bool ready() {
+    if (!match) match.reset(pcre2_match_data_create(1, nullptr));
+    if (!context) {
+      context.reset(pcre2_match_context_create(nullptr));
+      if (context) pcre2_set_heap_limit(context.get(), kHeapLimitKib);
+    }
+    return match && context;
+  }
 };
 
 MatchScratch::MatchScratch() : data_(std::make_unique<Data>()) {}
@@ -69,12 +98,11 @@ Result<SplitPattern> SplitPattern::compile(std::string_view pattern, bool litera
   Result<std::string> translated = pattern_for_pcre2(pattern);
   if (!translated) return translated.error();
   std::unique_ptr<pcre2_compile_context, CompileContextFree> context(pcre2_compile_context_create(nullptr));
-  compiled->context.reset(pcre2_match_context_create(nullptr));
-  if (!context || !compiled->context)
-    return Error{BANTER_ERROR_OUT_OF_MEMORY, "Out of memory while loading the tokenizer."};
+  if (!context) return Error{BANTER_ERROR_OUT_OF_MEMORY, "Out of memory while loading the tokenizer."};
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   // Ruby's ^ and $ match at every line; \C would split code points.
-  constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+  constexpr uint32_t kOptions =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
   int code = 0;
   PCRE2_SIZE offset = 0;
   compiled->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(), kOptions,
@@ -83,9 +111,7 @@ Result<SplitPattern> SplitPattern::compile(std::string_view pattern, bool litera
     return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The tokenizer's split pattern \"" +
                                                          std::string(pattern.substr(0, 200)) +
                                                          "\" cannot be used: " + pcre2_message(code) + "."};
-  compiled->jit = pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE) == 0;
-  pcre2_set_match_limit(compiled->context.get(), kMatchLimit);
-  pcre2_set_heap_limit(compiled->context.get(), kHeapLimitKib);
+  compiled->jit = pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
   return SplitPattern(std::move(compiled));
 }
 
@@ -96,23 +122,51 @@ PatternMatch SplitPattern::find(std::string_view text, size_t from, MatchScratch
     if (at == std::string_view::npos) return {Status::kNoMatch, 0, 0};
     return {Status::kMatch, at, at + compiled_->literal.size()};
   }
-  auto& match = scratch.data_->match;
-  if (!match) match.reset(pcre2_match_data_create(1, nullptr));
-  if (!match) return {Status::kGaveUp, 0, 0};
-  const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  int code = PCRE2_ERROR_JIT_STACKLIMIT;
-  if (compiled_->jit)
-    code = pcre2_jit_match(compiled_->code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK, match.get(),
-                           compiled_->context.get());
-  if (code == PCRE2_ERROR_JIT_STACKLIMIT || code == PCRE2_ERROR_JIT_BADOPTION)
-    code = pcre2_match(compiled_->code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                       match.get(), compiled_->context.get());
-  if (code == PCRE2_ERROR_NOMATCH) return {Status::kNoMatch, 0, 0};
-  if (code < 0) return {Status::kGaveUp, 0, 0};
-  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
-  // \K may move the start anywhere; a match must lie ahead of us.
-  if (range[0] < from || range[1] < range[0] || range[1] > text.size()) return {Status::kGaveUp, 0, 0};
-  return {Status::kMatch, range[0], range[1]};
+  MatchScratch::Data& data = *scratch.data_;
+  if (!data.ready()) return {Status::kGaveUp, 0, 0};
+  const auto charge = [&](uint64_t effort) {
+    const bool paid = effort <= scratch.effort_left;
+    if (paid) scratch.effort_left -= effort;
+    return paid;
+  };
+  uint32_t limit = kFirstMatchLimit;
+  size_t window = kFirstWindow;
+  bool one_start = false;  // only a match that begins at `from` counts: it needs more than the first window
+  while (true) {
+    size_t end = text.size() - from > window ? from + window : text.size();
+    while (end < text.size() && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) ++end;
+    const bool whole = end == text.size();
+    pcre2_set_match_limit(data.context.get(), limit);
+    pcre2_set_offset_limit(data.context.get(), one_start ? from : PCRE2_UNSET);
+    const int code = compiled_->search(text.substr(0, end), from, whole ? 0 : PCRE2_PARTIAL_HARD, data.match.get(),
+                                       data.context.get());
+    if (code == PCRE2_ERROR_PARTIAL) {
+      if (!one_start) from = std::max(from, pcre2_get_ovector_pointer(data.match.get())[0]);
+      one_start = true;
+      window *= 2;
+      if (!charge(window)) return {Status::kGaveUp, 0, 0};
+      continue;
+    }
+    if (code == PCRE2_ERROR_NOMATCH) {
+      // No match begins in what was seen, none that would have to look behind it either.
+      if (whole && !one_start) return {Status::kNoMatch, 0, 0};
+      from = one_start ? from + utf8_size(text[from]) : end;
+      if (from >= text.size()) return {Status::kNoMatch, 0, 0};
+      one_start = false;
+      window = kFirstWindow;
+      limit = kFirstMatchLimit;
+      continue;
+    }
+    if (code == PCRE2_ERROR_MATCHLIMIT && limit < kLastMatchLimit) {
+      limit *= kMatchLimitGrowth;
+      if (!charge(limit)) return {Status::kGaveUp, 0, 0};
+      continue;
+    }
+    if (code < 0) return {Status::kGaveUp, 0, 0};
+    const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.match.get());
+    if (range[0] < from || range[1] < range[0] || range[1] > end) return {Status::kGaveUp, 0, 0};
+    return {Status::kMatch, range[0], range[1]};
+  }
 }
 
 }  // namespace banter::text

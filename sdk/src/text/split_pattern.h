@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,6 +45,10 @@ class SplitPattern {
 /** Working memory of matching: one per call or thread. */
 class MatchScratch {
  public:
+  /** What the searches of a call may still look ahead (bytes) and backtrack (steps) beyond the little that each has
+   *  free. A search that needs more is given up. Deterministic: it depends on pattern and text only. */
+  uint64_t effort_left = 0;
+
   MatchScratch();
   ~MatchScratch();
   MatchScratch(const MatchScratch&) = delete;

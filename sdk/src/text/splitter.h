@@ -17,8 +17,13 @@ struct Piece {
   uint32_t begin = 0, end = 0;
 };
 
-/** Memory that splitting reuses. One per call. */
+/** Memory that splitting reuses. One per call, told the size of all text that the call will split. */
 struct SplitScratch {
+  explicit SplitScratch(size_t text_bytes) { match.effort_left = kEffortFloor + kEffortPerByte * text_bytes; }
+  // Far more than the patterns of real models need on any text, and still a matter of seconds.
+  static constexpr uint64_t kEffortFloor = 256 << 20;
+  static constexpr uint64_t kEffortPerByte = 64;
+
   MatchScratch match;
   std::vector<Piece> pieces, next;
   struct Stretch {
