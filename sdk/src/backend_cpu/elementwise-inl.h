@@ -1,33 +1,21 @@
 // Quantising activations, gating and soft-capping. Included inside a namespace and a target region, after linear-inl.h.
 
-/** Float rows to ActivationBlocks. Bound: memory in caches; 4 bytes in, 2 out a value. See kernels.h for the rule. */
-inline void quantize_block(const float* x, ActivationBlock& out) {
-  constexpr int kVectors = kBlock / kLanes;
+/** Float rows to ActivationBlocks. Bound: caches; 4 bytes in, 2 out a value. See kernels.h for the rule. */
+BANTER_INLINE void quantize_block(const float* x, ActivationBlock& out) {
   // Magnitudes compare as integers, NaN above infinity above all others: no float comparison loses a NaN.
-  uint32_t largest = 0;
-  for (int i = 0; i < kBlock; ++i) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, x + i, 4);
-    bits &= 0x7FFFFFFFu;
-    largest = bits > largest ? bits : largest;
-  }
+  const uint32_t largest = largest_magnitude_bits(x);
   float maximum;
   __builtin_memcpy(&maximum, &largest, 4);
   const bool finite = largest < 0x7F800000u;
-  const bool empty = !finite || maximum < 1e-30f;  // below, 127 / maximum could overflow
-  const F inverse = f_set1(empty ? 0.0f : 127.0f / maximum);
-  alignas(64) int32_t q[kBlock];
-  for (int v = 0; v < kVectors; ++v) {
-    const I rounded = empty ? i_zero() : i_round(f_mul(f_load(x + v * kLanes), inverse));
-    __builtin_memcpy(q + v * kLanes, &rounded, sizeof rounded);
-  }
   int32_t half[2] = {0, 0};
-  for (int i = 0; i < kBlock; ++i) {
-    half[i / 16] += q[i];
-    out.q[i] = static_cast<int8_t>(q[i]);
+  if (finite && maximum >= 1e-30f) {  // below, 127 / maximum could overflow
+    round_block(x, 127.0f / maximum, out.q, half);
+    out.d = maximum / 127.0f;
+  } else {
+    __builtin_memset(out.q, 0, sizeof out.q);
+    out.d = finite ? 0.0f : __builtin_nanf("");
   }
   const int32_t sum = half[0] + half[1];
-  out.d = !finite ? __builtin_nanf("") : empty ? 0.0f : maximum / 127.0f;
   out.d_sum = out.d * static_cast<float>(sum);
   out.n8 = -8 * sum;
   out.n16 = -16 * sum;

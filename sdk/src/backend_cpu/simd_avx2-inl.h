@@ -149,3 +149,5 @@ BANTER_OP void keep_value(T& value) {
   __asm__ volatile("" : "+x"(value));
 }
 #undef BANTER_OP
+
+#include "backend_cpu/simd_quantize-inl.h"

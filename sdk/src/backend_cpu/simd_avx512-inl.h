@@ -168,3 +168,5 @@ BANTER_OP void keep_value(T& value) {
   __asm__ volatile("" : "+v"(value));
 }
 #undef BANTER_OP
+
+#include "backend_cpu/simd_quantize-inl.h"

@@ -198,6 +198,28 @@ inline I dot(I acc, W w, I x) {
   }
   return acc;
 }
+/** The largest of 32 values' bits without their signs. */
+inline uint32_t largest_magnitude_bits(const float* x) {
+  uint32_t largest = 0;
+  for (int i = 0; i < 32; ++i) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, x + i, 4);
+    bits &= 0x7FFFFFFFu;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+/** q = round(x · inverse), ties to even, for 32 values of which none exceeds 127; sums[h] = Σq of the h-th 16. */
+inline void round_block(const float* x, float inverse, int8_t* q, int32_t* sums) {
+  for (int i = 0; i < 32; i += kLanes) {
+    const I rounded = i_round(f_mul(f_load(x + i), f_set1(inverse)));
+    BANTER_LANES {
+      const auto value = static_cast<int32_t>(rounded.v[l]);
+      q[i + l] = static_cast<int8_t>(value);
+      sums[i / 16] += value;
+    }
+  }
+}
 /** Tells the compiler that `value` may have changed, for measuring loops. */
 template <class T>
 inline void keep_value(T& value) {
