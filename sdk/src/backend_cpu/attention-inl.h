@@ -1,6 +1,6 @@
 // Attention over the paged cache, prefill and decode alike: the query vectors of some rows of one sequence that share a
 // KV head.
-//   q, out [rows][heads][head_dim] f32;  K pages [head_dim][page_tokens] f16, V pages [page_tokens][head_dim] f16
+//   q, out [rows][heads][head_dim] f32;  K pages [head_dim][page_tokens], V pages [page_tokens][head_dim], f16 or f32
 // Bound: decode by memory, rows · kv_len · head_dim · 4 bytes (K and V, once per KV head thanks to query grouping);
 // prefill by arithmetic, 4 · queries · kv_len · head_dim flops.
 // Mapping: keys in blocks of 64 at absolute positions (block b = [64 b, 64 b + 64)); a block is widened to float32 in
@@ -29,8 +29,22 @@ struct AttentionScratch {
   const float** q;  // [queries]
 };
 
+static inline Vec load_cached(const uint16_t* p) {
+  return vec_load_half(p);
+}
+static inline Vec load_cached(const float* p) {
+  return vec_load(p);
+}
+static inline float cached_value(uint16_t x) {
+  return half_to_float(x);
+}
+static inline float cached_value(float x) {
+  return x;
+}
+
 /** Widens block `block` of K and V. Positions outside [first, end) become zero: their pages may be gone or unwritten.
  */
+template <class Element>
 static void load_block(const AttentionUnit& unit, int32_t block, int32_t first, int32_t end, int32_t padded,
                        const AttentionScratch& s) {
   const ops::KvPages& kv = *unit.params->kv;
@@ -50,23 +64,23 @@ static void load_block(const AttentionUnit& unit, int32_t block, int32_t first, 
     }
     const char* page =
         reinterpret_cast<const char*>(kv.slab) + static_cast<size_t>(table[position / tokens]) * kv.page_stride;
-    const uint16_t* k = reinterpret_cast<const uint16_t*>(page + key_offset) + position % tokens;
+    const Element* k = reinterpret_cast<const Element*>(page + key_offset) + position % tokens;
     for (int32_t d = 0; d < dim; ++d)
       for (int32_t i = 0; i < 16; i += kLanes)
         vec_store(keys + static_cast<size_t>(d) * kBlock + i,
-                  vec_load_half(k + static_cast<size_t>(d) * static_cast<size_t>(tokens) + i));
-    const uint16_t* v = reinterpret_cast<const uint16_t*>(page + value_offset) +
-                        static_cast<size_t>(position % tokens) * static_cast<size_t>(dim);
+                  load_cached(k + static_cast<size_t>(d) * static_cast<size_t>(tokens) + i));
+    const Element* v = reinterpret_cast<const Element*>(page + value_offset) +
+                       static_cast<size_t>(position % tokens) * static_cast<size_t>(dim);
     for (int32_t t = 0; t < 16; ++t) {
       float* row = values + static_cast<size_t>(t) * static_cast<size_t>(padded);
       if (position + t >= end || position + t < first) {
         memset(row, 0, sizeof(float) * static_cast<size_t>(padded));
         continue;
       }
-      const uint16_t* source = v + static_cast<size_t>(t) * static_cast<size_t>(dim);
+      const Element* source = v + static_cast<size_t>(t) * static_cast<size_t>(dim);
       int32_t d = 0;
-      for (; d + kLanes <= dim; d += kLanes) vec_store(row + d, vec_load_half(source + d));
-      for (; d < dim; ++d) row[d] = half_to_float(source[d]);
+      for (; d + kLanes <= dim; d += kLanes) vec_store(row + d, load_cached(source + d));
+      for (; d < dim; ++d) row[d] = cached_value(source[d]);
       for (; d < padded; ++d) row[d] = 0.0f;
     }
   }
@@ -270,7 +284,10 @@ static void attention_unit(const AttentionUnit& unit, float* scratch) {
   const int32_t oldest =
       params.window > 0 && first_position - params.window + 1 > 0 ? first_position - params.window + 1 : 0;
   for (int32_t block = oldest / kBlock; block * kBlock < end; ++block) {
-    load_block(unit, block, oldest, end, padded, s);
+    if (params.kv->geometry.type == ops::KvType::kF32)
+      load_block<float>(unit, block, oldest, end, padded, s);
+    else
+      load_block<uint16_t>(unit, block, oldest, end, padded, s);
     attend_block(unit, s, block, group, padded);
   }
   for (int32_t i = 0; i < queries; ++i) {

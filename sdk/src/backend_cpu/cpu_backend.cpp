@@ -52,6 +52,7 @@ class CpuBackend final : public ops::Backend {
     free_pages(start, total);
   }
   bool is_host_memory() const override { return true; }
+  bool supports(ops::KvType) const override { return true; }
   Result<void> copy_to_host(void* host, const void* device, size_t bytes) override {
     if (bytes != 0) std::memcpy(host, device, bytes);
     return {};

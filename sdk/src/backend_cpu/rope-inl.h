@@ -1,8 +1,8 @@
 // Q/K norm, rotary embedding and KV write (ops::RopeKvParams): one row.
 //   q [heads][head_dim], k, v [kv_heads][head_dim] f32; cosine, sine [pairs] f32
-// A head's region of a page holds K as [head_dim][page_tokens] f16: attention then loads the same dimension of 16
+// A head's region of a page holds K as [head_dim][page_tokens]: attention then loads the same dimension of 16
 // neighbouring tokens as one vector, and sums over dimensions without any horizontal step. V stands as
-// [page_tokens][head_dim] f16. Bound: latency of scattered 2-byte stores, kv_heads · head_dim per row; a thousandth of
+// [page_tokens][head_dim]. Both are f16, or f32 where the pool says so. Bound: latency of scattered 2-byte stores, kv_heads · head_dim per row; a thousandth of
 // the row's matrix products.
 
 /** Largest finite half: values beyond are clamped, since an infinity in the cache would poison masked positions. */
@@ -32,6 +32,23 @@ static inline void rotate_head(float* x, const RowRotation& r) {
   }
 }
 
+static inline void store_cached(uint16_t* p, float x) {
+  *p = float_to_half(clamp_to_half(x));
+}
+static inline void store_cached(float* p, float x) {
+  *p = x;
+}
+
+/** One head's k and v [dim] to slot `slot` of its K and V regions. */
+template <class Element>
+static inline void store_head(char* k_region, char* v_region, const float* k, const float* v, int32_t slot,
+                              int32_t tokens, int32_t dim) {
+  Element* keys = reinterpret_cast<Element*>(k_region) + slot;
+  for (int32_t d = 0; d < dim; ++d) store_cached(keys + static_cast<size_t>(d) * static_cast<size_t>(tokens), k[d]);
+  Element* values = reinterpret_cast<Element*>(v_region) + static_cast<size_t>(slot) * static_cast<size_t>(dim);
+  for (int32_t d = 0; d < dim; ++d) store_cached(values + d, v[d]);
+}
+
 static void rope_kv_row(const ops::RopeKvParams& params, const RowRotation& rotation, const ops::StepSequence& sequence,
                         int32_t row, int32_t position, float* scratch) {
   const ops::KvPages& kv = *params.kv;
@@ -53,11 +70,11 @@ static void rope_kv_row(const ops::RopeKvParams& params, const RowRotation& rota
     if (params.k_norm != nullptr)
       scale_by(scratch, inverse_rms(scratch, dim, params.epsilon), params.k_norm, scratch, dim);
     rotate_head(scratch, rotation);
-    uint16_t* keys = reinterpret_cast<uint16_t*>(base + geometry.offset(params.layer, 0, h)) + slot;
-    for (int32_t d = 0; d < dim; ++d)
-      keys[static_cast<size_t>(d) * static_cast<size_t>(tokens)] = float_to_half(clamp_to_half(scratch[d]));
-    uint16_t* values = reinterpret_cast<uint16_t*>(base + geometry.offset(params.layer, 1, h)) +
-                       static_cast<size_t>(slot) * static_cast<size_t>(dim);
-    for (int32_t d = 0; d < dim; ++d) values[d] = float_to_half(clamp_to_half(params.v[at + static_cast<size_t>(d)]));
+    char* k_region = base + geometry.offset(params.layer, 0, h);
+    char* v_region = base + geometry.offset(params.layer, 1, h);
+    if (geometry.type == ops::KvType::kF32)
+      store_head<float>(k_region, v_region, scratch, params.v + at, slot, tokens, dim);
+    else
+      store_head<uint16_t>(k_region, v_region, scratch, params.v + at, slot, tokens, dim);
   }
 }

@@ -33,6 +33,17 @@ Result<void> check(const LoadOptions& options) {
   return {};
 }
 
+bool is_float32(const DecoderWeights& weights) {
+  bool all = weights.embedding->type == formats::TensorType::kF32 &&
+             weights.output_head().type == formats::TensorType::kF32;
+  for (const LayerWeights& layer : weights.layers) {
+    for (const auto* weight : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+      all = all && (*weight)->type == formats::TensorType::kF32;
+    }
+  }
+  return all;
+}
+
 Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(const formats::Gguf& file, const Hyperparameters& hp) {
   Result<formats::Vocabulary> vocabulary = formats::vocabulary_from_gguf(file);
   if (!vocabulary) return vocabulary.error();
@@ -115,7 +126,8 @@ ops::Backend& Model::backend() const {
 }
 
 std::vector<kv::GroupSpec> Model::kv_groups() const {
-  return model::kv_groups(impl_->hp, impl_->backend->default_kv_type());
+  const bool keeps_float32 = is_float32(impl_->weights) && impl_->backend->supports(ops::KvType::kF32);
+  return model::kv_groups(impl_->hp, keeps_float32 ? ops::KvType::kF32 : impl_->backend->default_kv_type());
 }
 
 Result<std::span<float>> Model::forward(const kv::PagePool& pool, const Batch& batch) {

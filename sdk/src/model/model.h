@@ -52,7 +52,8 @@ class Model {
   /** Bytes the weights occupy on the backend. */
   size_t weight_bytes() const;
   TokenWork token_work() const;
-  /** How this model's layers cache, for PagePool::create, in the backend's default page format. */
+  /** How this model's layers cache, for PagePool::create: in the backend's default page format, or in float32 where all
+   *  weights are float32 and the backend can, because whoever runs such a file wants the exact answer. */
   std::vector<kv::GroupSpec> kv_groups() const;
   ops::Backend& backend() const;
 
