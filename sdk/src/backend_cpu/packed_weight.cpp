@@ -1,8 +1,10 @@
 #include "backend_cpu/packed_weight.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/half.h"
 
@@ -34,8 +36,18 @@ void nibbles(const uint8_t* packed, uint8_t* code) {
   }
 }
 
+/** Bits 0 to 3 of `nibble` to bit 4 of four bytes: the product puts copies 7 bits apart, which carries never reach. */
+uint32_t spread_to_bit4(uint32_t nibble) {
+  return (nibble * 0x00204081u & 0x01010101u) << 4;
+}
+
 void fifth_bits(const uint8_t* packed, uint8_t* code) {
-  for (int i = 0; i < 32; ++i) code[i] = static_cast<uint8_t>(code[i] | (packed[i / 8] >> (i % 8) & 1) << 4);
+  for (int i = 0; i < 8; ++i) {
+    uint32_t four;
+    std::memcpy(&four, code + 4 * i, sizeof four);
+    four |= spread_to_bit4(packed[i / 2] >> (4 * (i % 2)) & 15u);
+    std::memcpy(code + 4 * i, &four, sizeof four);
+  }
 }
 
 void read_k4(const uint8_t* b, const uint8_t* high, const uint8_t* codes, RowCodes& row) {
@@ -61,8 +73,10 @@ void read_k4(const uint8_t* b, const uint8_t* high, const uint8_t* codes, RowCod
 void read_q2_k(const uint8_t* b, RowCodes& row) {
   row.d = load_u16(b + 80);
   row.minimum = load_u16(b + 82);
-  std::memcpy(row.scale, b, 16);  // scale | minimum << 4, as we keep it
-  for (int i = 0; i < 256; ++i) row.code[i] = b[16 + 32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
+  std::memcpy(row.scale, b, 16);          // scale | minimum << 4, as we keep it
+  for (int part = 0; part < 8; ++part) {  // 32 codes each, at one shift
+    for (int i = 0; i < 32; ++i) row.code[32 * part + i] = b[16 + 32 * (part / 4) + i] >> (2 * (part % 4)) & 3;
+  }
 }
 
 void read_q3_k(const uint8_t* b, RowCodes& row) {
@@ -72,21 +86,24 @@ void read_q3_k(const uint8_t* b, RowCodes& row) {
     const int high2 = b[104 + g % 4] >> (2 * (g / 4)) & 3;
     row.scale[g] = static_cast<uint8_t>((low4 | high2 << 4) - 32);
   }
-  for (int i = 0; i < 256; ++i) {
-    const int low2 = b[32 + 32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
-    row.code[i] = static_cast<uint8_t>(low2 | (b[i % 32] >> (i / 32) & 1) << 2);
+  for (int part = 0; part < 8; ++part) {
+    for (int i = 0; i < 32; ++i) {
+      const int low2 = b[32 + 32 * (part / 4) + i] >> (2 * (part % 4)) & 3;
+      row.code[32 * part + i] = static_cast<uint8_t>(low2 | (b[i] >> part & 1) << 2);
+    }
   }
 }
 
 void read_q6_k(const uint8_t* b, RowCodes& row) {
   row.d = load_u16(b + 208);
   std::memcpy(row.scale, b + 192, 16);
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128;
-    const int quarter = i % 128 / 32;
-    const int low4 = b[64 * half + 32 * (quarter & 1) + i % 32] >> (4 * (quarter >> 1)) & 15;
-    const int high2 = b[128 + 32 * half + i % 32] >> (2 * quarter) & 3;
-    row.code[i] = static_cast<uint8_t>(low4 | high2 << 4);
+  for (int part = 0; part < 8; ++part) {
+    const uint8_t* low = b + 64 * (part / 4) + 32 * (part & 1);
+    const uint8_t* high = b + 128 + 32 * (part / 4);
+    for (int i = 0; i < 32; ++i) {
+      const int low4 = low[i] >> (4 * (part % 4 / 2)) & 15;
+      row.code[32 * part + i] = static_cast<uint8_t>(low4 | (high[i] >> (2 * (part % 4)) & 3) << 4);
+    }
   }
 }
 
@@ -147,20 +164,38 @@ void read_block(TensorType type, const uint8_t* b, RowCodes& row) {
   }
 }
 
-/** Puts the 32 codes of row r into a block's planes (zeroed before). */
-void store_codes(const PackedForm& form, int r, const uint8_t* code, uint8_t* planes) {
-  uint8_t* extra = planes;
-  planes += form.extra_bits * 128;
-  for (int column = 0; column < 32; ++column) {
-    const int g = column / 4;
-    const int at = 4 * r + column % 4;
-    const int low = code[column] & ((1 << form.base_bits) - 1);
-    const int high = code[column] >> form.base_bits;
-    if (form.base_bits == 8) planes[128 * g + at] = static_cast<uint8_t>(low);
-    if (form.base_bits == 4) planes[128 * (g % 4) + at] |= static_cast<uint8_t>(low << (4 * (g / 4)));
-    if (form.base_bits == 2) planes[128 * (g / 4) + at] |= static_cast<uint8_t>(low << (2 * (g % 4)));
-    if (form.extra_bits == 2) extra[128 * (g / 4) + at] |= static_cast<uint8_t>(high << (2 * (g % 4)));
-    if (form.extra_bits == 1) extra[at] |= static_cast<uint8_t>(high << g);
+/** Puts the 32 codes of row r into a block's planes. A word holds the codes of one column group. */
+template <PackedForm kForm>
+void store_codes(int r, const uint8_t* code, uint8_t* planes) {
+  constexpr uint32_t kBase = 0x01010101u * ((1u << kForm.base_bits) - 1);
+  uint32_t group[8];
+  std::memcpy(group, code, sizeof group);
+  const auto store = [&](int plane, uint32_t word) { std::memcpy(planes + 128 * plane + 4 * r, &word, sizeof word); };
+  if constexpr (kForm.extra_bits == 1) {
+    uint32_t word = 0;
+    for (int g = 0; g < 8; ++g) word |= (group[g] >> kForm.base_bits & 0x01010101u) << g;
+    store(0, word);
+  }
+  if constexpr (kForm.extra_bits == 2) {
+    for (int h = 0; h < 2; ++h) {
+      uint32_t word = 0;
+      for (int i = 0; i < 4; ++i) word |= (group[4 * h + i] >> kForm.base_bits & 0x03030303u) << (2 * i);
+      store(h, word);
+    }
+  }
+  planes += 128 * kForm.extra_bits;
+  if constexpr (kForm.base_bits == 8) {
+    for (int g = 0; g < 8; ++g) store(g, group[g]);
+  }
+  if constexpr (kForm.base_bits == 4) {
+    for (int i = 0; i < 4; ++i) store(i, (group[i] & kBase) | (group[i + 4] & kBase) << 4);
+  }
+  if constexpr (kForm.base_bits == 2) {
+    for (int h = 0; h < 2; ++h) {
+      uint32_t word = 0;
+      for (int i = 0; i < 4; ++i) word |= (group[4 * h + i] & kBase) << (2 * i);
+      store(h, word);
+    }
   }
 }
 
@@ -208,15 +243,51 @@ void store_scales(const PackedForm& form, int r, const RowCodes& row, int sub, u
   }
 }
 
-void pack_floats(TensorType type, int64_t first_row, int64_t rows, int64_t cols, const std::byte* data, uint8_t* out) {
-  const size_t element = type == TensorType::kF32 ? 4 : 2;
-  for (int64_t r = 0; r < rows; ++r) {
-    const std::byte* from = data + static_cast<size_t>((first_row + r) * cols) * element;
-    uint8_t* to = out + static_cast<size_t>(r) * element;
-    for (int64_t c = 0; c < cols; ++c)
-      std::memcpy(to + static_cast<size_t>(c) * kPanelRows * element, from + c * element, element);
+/** Elements to [col][32 rows], 16 columns at a time: a cache line of every row, and lines that are written whole. */
+template <class Element>
+void pack_floats(int64_t rows, int64_t cols, const std::byte* data, uint8_t* out) {
+  constexpr int64_t kColumns = 16;
+  for (int64_t begin = 0; begin < cols; begin += kColumns) {
+    const int64_t count = std::min(kColumns, cols - begin);
+    for (int64_t r = 0; r < rows; ++r) {
+      Element values[kColumns];
+      std::memcpy(values, data + static_cast<size_t>(r * cols + begin) * sizeof(Element),
+                  static_cast<size_t>(count) * sizeof(Element));
+      for (int64_t c = 0; c < count; ++c) {
+        std::memcpy(out + static_cast<size_t>((begin + c) * kPanelRows + r) * sizeof(Element), values + c,
+                    sizeof(Element));
+      }
+    }
   }
 }
+
+/** Packs `count` rows that stand at `data` into a panel. */
+template <int kId>
+void pack_rows(TensorType type, int64_t count, int64_t cols, const std::byte* data, uint8_t* out) {
+  constexpr PackedForm kForm = kForms[kId];
+  constexpr int kSubs = kForm.is_super() ? kSuperBlocks : 1;
+  const size_t block_bytes = formats::type_traits(type).block_bytes;
+  const int64_t file_blocks = cols / (kSubs * kBlock);
+  RowCodes row;
+  for (int64_t b = 0; b < file_blocks; ++b, out += kForm.header_bytes() + kSubs * kForm.block_bytes()) {
+    for (int r = 0; r < count; ++r) {
+      read_block(type, reinterpret_cast<const uint8_t*>(data) + static_cast<size_t>(r * file_blocks + b) * block_bytes,
+                 row);
+      uint8_t* block = out + kForm.header_bytes();
+      for (int sub = 0; sub < kSubs; ++sub, block += kForm.block_bytes()) {
+        store_scales(kForm, r, row, sub, out, block);
+        store_codes<kForm>(r, row.code + kBlock * sub, block + kForm.scale_bytes());
+      }
+    }
+  }
+}
+
+using Packer = void (*)(TensorType type, int64_t count, int64_t cols, const std::byte* data, uint8_t* out);
+template <int... kIds>
+constexpr std::array<Packer, sizeof...(kIds)> make_packers(std::integer_sequence<int, kIds...>) {
+  return {pack_rows<kIds>...};
+}
+constexpr auto kPackers = make_packers(std::make_integer_sequence<int, kFormCount - kFirstQuantised>{});
 
 float half_at(const uint8_t* header, int r) {
   return half_to_float(load_u16(header + 2 * r));
@@ -310,26 +381,12 @@ void pack_panel(TensorType type, int64_t rows, int64_t cols, const std::byte* da
   const FormId id = form_of(type);
   const int64_t first = panel * kPanelRows;
   const int64_t count = std::min<int64_t>(kPanelRows, rows - first);
-  std::memset(out, 0, panel_bytes(id, cols));
-  if (!is_quantised(id)) return pack_floats(type, first, count, cols, data, out);
-  const PackedForm& form = packed_form(id);
+  if (count < kPanelRows) std::memset(out, 0, panel_bytes(id, cols));
   const formats::TypeTraits& traits = formats::type_traits(type);
-  const int64_t file_blocks = cols / traits.block_elements;
-  const int blocks_each = static_cast<int>(traits.block_elements) / kBlock;
-  RowCodes row;
-  for (int64_t b = 0; b < file_blocks; ++b) {
-    uint8_t* header = out + static_cast<size_t>(b * (form.header_bytes() + blocks_each * form.block_bytes()));
-    for (int r = 0; r < count; ++r) {
-      const auto* from = reinterpret_cast<const uint8_t*>(data) +
-                         static_cast<size_t>((first + r) * file_blocks + b) * traits.block_bytes;
-      read_block(type, from, row);
-      for (int sub = 0; sub < blocks_each; ++sub) {
-        uint8_t* block = header + form.header_bytes() + sub * form.block_bytes();
-        store_scales(form, r, row, sub, header, block);
-        store_codes(form, r, row.code + kBlock * sub, block + form.scale_bytes());
-      }
-    }
-  }
+  data += static_cast<size_t>(first * (cols / traits.block_elements)) * traits.block_bytes;
+  if (id == FormId::kF32) return pack_floats<uint32_t>(count, cols, data, out);
+  if (!is_quantised(id)) return pack_floats<uint16_t>(count, cols, data, out);
+  kPackers[static_cast<int>(id) - kFirstQuantised](type, count, cols, data, out);
 }
 
 void unpack_row(const PackedWeight& weight, int64_t row, float scale, float* out) {
