@@ -96,7 +96,6 @@ int command_tokenize(int argc, char** argv) {
     std::fprintf(stderr, "banter tokenize: %s\n", tokenizer.error().message.c_str());
     return 2;
   }
-  std::ios::sync_with_stdio(false);
   bool good = true;
   for (std::string line; std::getline(std::cin, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;

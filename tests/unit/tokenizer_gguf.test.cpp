@@ -102,6 +102,17 @@ TEST(TokenizerGguf, SentencePiece) {
   EXPECT_EQ(gemma->decode(encode(*gemma, " a")), " a");
 }
 
+TEST(TokenizerGguf, ByteTokensAreKnownByTheirSpelling) {
+  Vocabulary source = sentence_piece_vocabulary({"<0x0", "<0x0A", "<0", "0x"});
+  for (auto& token : source.tokens)
+    if (token.kind == TokenKind::kByte) token.kind = TokenKind::kNormal;
+  for (const char* c : {"<", "0", ">", "A"}) add_token(source, c, TokenKind::kNormal, -1000);
+  const auto tokenizer = make_tokenizer(read_well(writer_for(source, "llama")));
+  const TokenId newline = tokenizer->find("<0x0A>");
+  EXPECT_EQ(encode(*tokenizer, "\n").back(), newline);
+  for (const TokenId id : encode(*tokenizer, "<0x0A>", true)) EXPECT_NE(id, newline);
+}
+
 TEST(TokenizerGguf, Phi3StripsBehindItsSpecials) {
   Vocabulary source = sentence_piece_vocabulary();
   source.tokens[2].kind = TokenKind::kUserDefined;  // as in its files

@@ -1,5 +1,7 @@
 #include "formats/tokenizer_json_reader.h"
 
+#include "formats/gguf_cursor.h"
+
 namespace banter::formats {
 namespace {
 
@@ -89,7 +91,7 @@ class Handler final : public nlohmann::json_sax<Json> {
   }
 
   bool vocab_entry(int64_t id) {
-    if (id < 0) return fail("the token \"" + key_.substr(0, 64) + "\" has no valid id");
+    if (id < 0) return fail("the token " + quote_for_message(key_) + " has no valid id");
     result.vocab.emplace_back(std::move(key_), id);
     return true;
   }
@@ -97,7 +99,7 @@ class Handler final : public nlohmann::json_sax<Json> {
     if (line.starts_with("#version")) return true;
     const size_t space = line.find(' ');
     if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos)
-      return fail("the merge \"" + line.substr(0, 64) + "\" does not have two parts");
+      return fail("the merge " + quote_for_message(line) + " does not have two parts");
     result.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     return true;
   }

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "formats/gguf_cursor.h"
 #include "formats/split_patterns.h"
 #include "formats/vocabulary.h"
 #include "formats/vocabulary_specials.h"
@@ -26,7 +27,7 @@ class Reader {
       return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER,
                    "The model file has no tokenizer (tokenizer.ggml.model is missing)."};
     if (*model != "gpt2" && *model != "llama")
-      return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The model uses the tokenizer \"" + model->substr(0, 64) +
+      return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The model uses the tokenizer " + quote_for_message(*model) +
                                                            "\"; supported are \"gpt2\" and \"llama\"."};
     const bool byte_level = *model == "gpt2";
     vocabulary_.model = byte_level ? VocabularyModel::kByteLevelBpe : VocabularyModel::kSentencePieceBpe;
@@ -98,7 +99,7 @@ class Reader {
     for (const std::string& merge : *merges) {
       // The first character may itself be a space.
       const size_t space = merge.find(' ', 1);
-      if (space == std::string::npos) return corrupt("the merge \"" + merge.substr(0, 64) + "\" has no two parts");
+      if (space == std::string::npos) return corrupt("the merge " + quote_for_message(merge) + " has no two parts");
       vocabulary_.merges.emplace_back(merge.substr(0, space), merge.substr(space + 1));
     }
     const std::string* named = string("pre");
@@ -108,7 +109,7 @@ class Reader {
     if (neox) name = "olmo";  // files of GPT-NeoX are older than the key; OLMo took its tokenizer over
     PreTokenizer pre;
     if (!find_pre_tokenizer(name, pre))
-      return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The model uses the pre-tokenizer \"" + name.substr(0, 64) +
+      return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The model uses the pre-tokenizer " + quote_for_message(name) +
                                                            "\", which this version does not know; a newer one may."};
     vocabulary_.splits = std::move(pre.splits);
     if (pre.nfc) vocabulary_.normalizer.push_back({NormalizeKind::kNfc, {}, {}});
@@ -119,6 +120,9 @@ class Reader {
 
   Result<void> read_sentence_piece() {
     if (file_.find(key("scores")) == nullptr) return corrupt("tokenizer.ggml.scores is missing");
+    // Byte tokens must not be spelled by text, even where the file does not mark them.
+    for (VocabularyToken& token : vocabulary_.tokens)
+      if (token.kind == TokenKind::kNormal && is_byte_spelling(token.text)) token.kind = TokenKind::kByte;
     vocabulary_.merge_by_score = true;
     vocabulary_.escape_spaces = true;
     vocabulary_.add_bos = true;

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "formats/gguf_cursor.h"
 #include "formats/split_patterns.h"
 #include "formats/tokenizer_json_reader.h"
 #include "formats/vocabulary.h"
@@ -41,7 +42,7 @@ bool flag(const Json& object, const char* name, bool fallback = false) {
   return value.is_boolean() ? value.get<bool>() : fallback;
 }
 std::string type_of(const Json& object) {
-  return text(object, "type", "an object without a type").substr(0, 64);
+  return text(object, "type", "an object without a type");
 }
 
 // The parts of a normalizer, pre-tokenizer, … with Sequences taken apart.
@@ -80,7 +81,7 @@ class Converter {
   Result<void> read_model() {
     const Json& model = part("model");
     const std::string type = text(model, "type", file_.vocab_is_object ? "BPE" : "");
-    if (type != "BPE") return unsupported("the model \"" + (type.empty() ? "(none)" : type.substr(0, 64)) + "\"");
+    if (type != "BPE") return unsupported("the model " + quote_for_message(type.empty() ? "(none)" : type));
     if (!file_.vocab_is_object) return corrupt("its model has no vocab");
     if (!member(model, "dropout").is_null() && member(model, "dropout") != 0) return unsupported("BPE dropout");
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -99,16 +100,11 @@ class Converter {
     for (VocabularyToken& token : vocabulary_.tokens) token.kind = TokenKind::kUnused;
     for (auto& [token, id] : file_.vocab) {
       VocabularyToken& entry = vocabulary_.tokens[static_cast<size_t>(id)];
-      entry.kind = vocabulary_.byte_fallback && is_byte_token(token) ? TokenKind::kByte : TokenKind::kNormal;
+      entry.kind = vocabulary_.byte_fallback && is_byte_spelling(token) ? TokenKind::kByte : TokenKind::kNormal;
       entry.text = std::move(token);
     }
     vocabulary_.merges = std::move(file_.merges);
     return {};
-  }
-
-  static bool is_byte_token(std::string_view token) {
-    return token.size() == 6 && token.starts_with("<0x") && token[5] == '>' &&
-           token.substr(3, 2).find_first_not_of("0123456789ABCDEF") == std::string_view::npos;
   }
 
   Result<void> read_added_tokens() {
@@ -131,7 +127,7 @@ class Converter {
     if (unknown.empty()) return {};
     vocabulary_.unknown = find_token(vocabulary_, unknown);
     if (vocabulary_.unknown < 0)
-      return corrupt("its unknown token \"" + unknown.substr(0, 64) + "\" is not in the vocabulary");
+      return corrupt("its unknown token " + quote_for_message(unknown) + " is not in the vocabulary");
     VocabularyToken& token = vocabulary_.tokens[static_cast<size_t>(vocabulary_.unknown)];
     if (token.kind == TokenKind::kControl) token.kind = TokenKind::kUnknown;
     return {};
@@ -153,7 +149,7 @@ class Converter {
         if (text(pattern, "String").empty()) return unsupported("a Replace normalizer with a regular expression");
         vocabulary_.normalizer.push_back({NormalizeKind::kReplace, text(pattern, "String"), text(*step, "content")});
       } else {
-        return unsupported("the normalizer \"" + type + "\"");
+        return unsupported("the normalizer " + quote_for_message(type));
       }
     }
     return {};
@@ -191,7 +187,7 @@ class Converter {
     } else if (type == "Whitespace") {
       add_split("\\w+|[^\\w\\s]+", SplitBehavior::kRemoved, true);
     } else {
-      return unsupported("the pre-tokenizer \"" + type + "\"");
+      return unsupported("the pre-tokenizer " + quote_for_message(type));
     }
     return {};
   }
@@ -213,7 +209,7 @@ class Converter {
     if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
     if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
     if (name == "Contiguous") return SplitBehavior::kContiguous;
-    return unsupported("the split behavior \"" + name.substr(0, 64) + "\"");
+    return unsupported("the split behavior " + quote_for_message(name));
   }
 
   Result<void> read_split(const Json& stage) {
@@ -239,7 +235,7 @@ class Converter {
     } else if (scheme == "first") {
       vocabulary_.space_prefix = SpacePrefix::kUnlessPresentAtStart;
     } else if (scheme != "never") {
-      return unsupported("the Metaspace prepend_scheme \"" + scheme.substr(0, 64) + "\"");
+      return unsupported("the Metaspace prepend_scheme " + quote_for_message(scheme));
     }
     vocabulary_.escape_spaces = true;
     if (flag(stage, "split", true)) add_split(std::string(kSpaceSymbol), SplitBehavior::kMergedWithNext, false, true);
@@ -266,7 +262,8 @@ class Converter {
         vocabulary_.drop_leading_space =
             text(*step, "prepend_scheme", flag(*step, "add_prefix_space", true) ? "always" : "never") != "never";
       } else {
-        return unsupported("the decoder \"" + type + "\"" + (type == "Replace" ? " of another text than U+2581" : ""));
+        return unsupported("the decoder " + quote_for_message(type) +
+                           (type == "Replace" ? " of another text than U+2581" : ""));
       }
     }
     return {};
@@ -278,7 +275,7 @@ class Converter {
     for (const Json* step : steps) {
       const std::string type = type_of(*step);
       if (type == "ByteLevel") continue;  // offsets only
-      if (type != "TemplateProcessing") return unsupported("the post-processor \"" + type + "\"");
+      if (type != "TemplateProcessing") return unsupported("the post-processor " + quote_for_message(type));
       if (Result<void> ok = read_template(*step); !ok) return ok;
     }
     return {};

@@ -43,6 +43,11 @@ int32_t find_token(const Vocabulary& vocabulary, std::string_view text) {
   return found == tokens.end() ? -1 : static_cast<int32_t>(found - tokens.begin());
 }
 
+bool is_byte_spelling(std::string_view text) {
+  return text.size() == 6 && text.starts_with("<0x") && text[5] == '>' &&
+         text.substr(3, 2).find_first_not_of("0123456789ABCDEF") == std::string_view::npos;
+}
+
 void complete_end_of_generation(Vocabulary& vocabulary) {
   std::vector<int32_t>& ends = vocabulary.end_of_generation;
   for (const int32_t id : {vocabulary.eos, vocabulary.eot})

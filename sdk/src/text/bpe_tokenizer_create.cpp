@@ -4,12 +4,14 @@
 #include <cmath>
 #include <utility>
 
+#include "formats/gguf_cursor.h"
 #include "text/bpe_tokenizer.h"
 #include "text/special_spelling.h"
 #include "text/utf8.h"
 
 namespace banter::text {
 
+using formats::quote_for_message;
 using formats::TokenKind;
 using formats::Vocabulary;
 using formats::VocabularyModel;
@@ -210,8 +212,8 @@ Result<void> BpeTokenizer::build_merges() {
     joined.assign(left).append(right);
     const TokenId parts[3] = {find(left), find(right), find(joined)};
     if (parts[0] < 0 || parts[1] < 0 || parts[2] < 0)
-      return corrupt("merge " + std::to_string(i) + " (\"" + left.substr(0, 64) + "\", \"" + right.substr(0, 64) +
-                     "\") names a token that the vocabulary does not have");
+      return corrupt("merge " + std::to_string(i) + " (" + quote_for_message(left) + ", " + quote_for_message(right) +
+                     ") names a token that the vocabulary does not have");
     // Merging must never make a control token or a byte token out of text.
     const TokenKind kind_of_result = kind(parts[2]);
     const bool text = kind_of_result == TokenKind::kNormal || kind_of_result == TokenKind::kUserDefined;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "formats/gguf_cursor.h"
 #include "text/utf8.h"
 
 namespace banter::text {
@@ -108,9 +109,9 @@ Result<SplitPattern> SplitPattern::compile(std::string_view pattern, bool litera
   compiled->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(), kOptions,
                                      &code, &offset, context.get()));
   if (!compiled->code)
-    return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The tokenizer's split pattern \"" +
-                                                         std::string(pattern.substr(0, 200)) +
-                                                         "\" cannot be used: " + pcre2_message(code) + "."};
+    return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The tokenizer's split pattern " +
+                                                         formats::quote_for_message(pattern) +
+                                                         " cannot be used: " + pcre2_message(code) + "."};
   compiled->jit = pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
   return SplitPattern(std::move(compiled));
 }
