@@ -48,12 +48,16 @@ TEST(Lifetimes, CancelAtEveryMomentEndsOnceAndTheNextRequestWorks) {
   banter_npc* const npc = host.npc(model, "P");
   const std::string words(500, 'w');
   const Outcome whole = host.finish(say(npc, words, Ask(100, kGoOn)));
-  const double length_us = (whole.statistics.ttft_ms + whole.statistics.decode_ms) * 1000;
   int cancelled = 0;
   for (int i = 0; i <= 24; ++i) {
     banter_npc_reset(npc);
-    const banter_request_id request = say(npc, words + std::to_string(i), Ask(100, kGoOn));
-    std::this_thread::sleep_for(microseconds(static_cast<int>(length_us * i / 22)));
+    const banter_request_id request = say(npc, words + std::to_string(i), Ask(400, kGoOn));
+    if (i < 14) {  // queued, then chunk after chunk of the prompt
+      std::this_thread::sleep_for(microseconds(static_cast<int>(whole.statistics.ttft_ms * 1000 * i / 13)));
+    } else {  // token after token of the reply
+      const auto tokens = static_cast<size_t>((i - 14) * 3);
+      ASSERT_TRUE(host.pump_until([&] { return host.outcomes[request].tokens.size() > tokens; }));
+    }
     const banter_result code = banter_cancel(host.engine, request);
     EXPECT_TRUE(code == BANTER_OK || code == BANTER_ERROR_NOT_FOUND);
     const banter_result twice = banter_cancel(host.engine, request);

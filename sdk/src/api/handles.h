@@ -43,7 +43,7 @@ inline engine::NpcObject* npc_of(banter_npc* handle, Caller& caller) noexcept {
 
 /** The engine's answer to the host. */
 inline banter_result answer(const engine::Refusal& refusal) noexcept {
-  return refusal ? fail(refusal.code, "%s", refusal.message) : BANTER_OK;
+  return refusal ? fail_plainly(refusal.code, refusal.message) : BANTER_OK;
 }
 
 }  // namespace banter::api

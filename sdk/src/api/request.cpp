@@ -48,8 +48,7 @@ banter_result BANTER_CALL banter_cancel(banter_engine* handle, banter_request_id
     banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (engine->cancel(request)) return BANTER_OK;
-    return fail(BANTER_ERROR_NOT_FOUND, "Request %llu has ended, or never was.",
-                static_cast<unsigned long long>(request));
+    return banter::api::fail_plainly(BANTER_ERROR_NOT_FOUND, "The request has ended, or never was.");
   });
 }
 

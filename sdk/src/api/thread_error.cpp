@@ -1,7 +1,9 @@
 #include "api/thread_error.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 namespace banter::api {
 namespace {
@@ -17,6 +19,13 @@ banter_result fail(banter_result code, const char* format, ...) noexcept {
   va_start(arguments, format);
   std::vsnprintf(t_message, kMessageBytes, format, arguments);
   va_end(arguments);
+  return code;
+}
+
+banter_result fail_plainly(banter_result code, const char* message) noexcept {
+  const size_t length = std::min(std::strlen(message), kMessageBytes - 1);
+  std::memcpy(t_message, message, length);
+  t_message[length] = '\0';
   return code;
 }
 

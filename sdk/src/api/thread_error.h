@@ -14,6 +14,9 @@ __attribute__((format(printf, 2, 3)))
 banter_result
 fail(banter_result code, const char* format, ...) noexcept;
 
+/** The same for a text that needs no formatting: the refusals of the game thread's calls, which should cost little. */
+banter_result fail_plainly(banter_result code, const char* message) noexcept;
+
 /** "" when nothing failed on this thread yet. Valid until this thread's next failure. */
 const char* thread_error() noexcept;
 

@@ -50,10 +50,10 @@ struct TurnSlot {
   uint64_t text_bytes = 0;
 };
 
-/** Figures that any thread may read. Written by the engine thread unless noted. */
+/** Figures that any thread may read. Written by the engine thread. */
 struct Figures {
   std::atomic<uint64_t> steps{0}, prefill_tokens{0}, decode_tokens{0};
-  std::atomic<uint64_t> submitted{0};  // by submitting threads
+  std::atomic<uint64_t> submitted{0};
   std::atomic<uint64_t> finished{0};
   std::atomic<uint32_t> models_loaded{0};
   std::atomic<uint64_t> weight_bytes{0}, kv_bytes_total{0}, kv_bytes_used{0};

@@ -14,6 +14,7 @@ void EngineThread::track(ModelObject& model) {
   models_ = &model;
 
   const uint32_t slot_index = model.load_slot;
+  accept(channels_.slots[slot_index]);
   const Result<void> placed = guarded([&]() -> Result<void> {
     auto generation = receive(channels_, slot_index);
     generation->arrival = ++arrivals_;

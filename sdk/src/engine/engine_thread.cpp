@@ -95,6 +95,7 @@ void EngineThread::apply(Notice& notice) {
 
 void EngineThread::on_request(uint32_t slot_index) {
   RequestSlot& slot = channels_.slots[slot_index];
+  accept(slot);
   std::unique_ptr<Generation> generation;
   const Result<void> received = guarded([&]() -> Result<void> {
     generation = receive(channels_, slot_index);
@@ -111,6 +112,14 @@ void EngineThread::on_request(uint32_t slot_index) {
     return {};
   });
   if (!routed && placed.terminal == 0) end(placed, BANTER_EVENT_FAILED, routed.error().code, routed.error().message);
+}
+
+/** The slot refers to its objects until it is free again. Counted here and not by the caller: a notice that an object goes
+ *  takes effect after the commands before it, so the object is still there. */
+void EngineThread::accept(RequestSlot& slot) {
+  slot.model->references.fetch_add(1, std::memory_order_relaxed);
+  if (slot.npc != nullptr) slot.npc->references.fetch_add(1, std::memory_order_relaxed);
+  channels_.figures.submitted.fetch_add(1, std::memory_order_relaxed);
 }
 
 void EngineThread::refuse(uint32_t slot_index, const Error& error) {

@@ -34,6 +34,7 @@ class EngineThread {
   void take_until(uint64_t barrier);
   void apply(Notice& notice);
   void on_request(uint32_t slot);
+  void accept(RequestSlot& slot);
   void on_turn(uint32_t turn);
   /** Fails a request for which not even a Generation could be made. */
   void refuse(uint32_t slot_index, const Error& error);

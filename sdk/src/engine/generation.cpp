@@ -181,7 +181,7 @@ void deliver_terminal(Channels& channels, Generation& generation) {
 }  // namespace
 
 std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
-  const RequestSlot& slot = channels.slots[slot_index];
+  RequestSlot& slot = channels.slots[slot_index];
   auto generation = std::make_unique<Generation>();
   generation->slot = slot_index;
   generation->id = channels.slots.id(slot_index);
@@ -200,7 +200,8 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
                                                    : default_sampling());
   if (npc_sampling) generation->params.logit_bias = slot.npc->logit_bias;
 
-  ChainCursor cursor(channels.text, slot.chain);
+  ChainCursor cursor = slot.chain != FreeList::kNone ? ChainCursor(channels.text, slot.chain)
+                                                     : ChainCursor(slot.inline_payload, RequestSlot::kInlineBytes);
   read_text(cursor, slot, *generation);
   std::vector<int32_t> bias_tokens(slot.bias_count);
   std::vector<float> bias_values(slot.bias_count);

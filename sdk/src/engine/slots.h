@@ -16,27 +16,31 @@ inline constexpr uint32_t kTailTokens = 48;
 /** One request as both sides see it. Written by the submitting thread until its command is posted, then by the engine
  *  thread until its terminal event is posted, then by the polling thread until the slot is free again; the queues
  *  between them order these. Only `state` is touched by several threads at once. */
-struct RequestSlot {
+struct alignas(64) RequestSlot {
   /** generation << 2 | kEnded | kCancel */
   std::atomic<uint64_t> state{0};
   static constexpr uint64_t kCancel = 1, kEnded = 2;
 
-  RequestKind kind = RequestKind::kSay;
-  bool has_sampling = false;
+  // Packed: a submission writes to memory that the caches have long forgotten.
   ModelObject* model = nullptr;
   NpcObject* npc = nullptr;
   void* user_data = nullptr;
+  uint64_t submitted_ns = 0;
+  uint64_t text_bytes = 0;
+  RequestKind kind = RequestKind::kSay;
+  bool has_sampling = false;
+  int8_t priority = 0;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
-  int32_t priority = 0;
-  SamplingSettings sampling;
-  uint64_t submitted_ns = 0;
+  uint32_t bias_count = 0;
+  uint8_t stop_token_count = 0, stop_string_count = 0, banned_string_count = 0;
 
-  // The variable part, in this order in the chain: text or tokens, bias tokens, bias values, stop tokens, then each stop
-  // string and each banned string behind its length.
+  // The variable part, in this order: text or tokens, bias tokens, bias values, stop tokens, then each stop string and
+  // each banned string behind its length. In `inline_payload` where it fits (chain is none then), else in the chain.
   uint32_t chain = FreeList::kNone;
-  uint64_t text_bytes = 0;
-  uint32_t bias_count = 0, stop_token_count = 0, stop_string_count = 0, banned_string_count = 0;
+  static constexpr size_t kInlineBytes = 384;
+  std::byte inline_payload[kInlineBytes];
+  SamplingSettings sampling;  // where has_sampling
 
   // The terminal event, so that it always has room.
   banter_event_kind terminal = 0;

@@ -45,10 +45,16 @@ class TextPool {
   HostArray<Block> blocks_;
 };
 
-/** Writes or reads a chain front to back. */
+/** Writes or reads front to back: a chain, or memory that is large enough. */
 class ChainCursor {
  public:
-  ChainCursor(TextPool& pool, uint32_t chain) : pool_(&pool), block_(chain) {}
+  /** `chain` may be none when nothing is written or read. */
+  ChainCursor(TextPool& pool, uint32_t chain) : pool_(&pool), block_(chain) {
+    if (chain == TextPool::kNone) return;
+    at_ = pool.blocks_[chain].bytes;
+    left_ = TextPool::kBlockBytes;
+  }
+  ChainCursor(std::byte* memory, size_t bytes) : at_(memory), left_(bytes) {}
 
   void write(const void* data, size_t bytes) {
     const auto* from = static_cast<const std::byte*>(data);
@@ -79,20 +85,23 @@ class ChainCursor {
   template <class F>
   void step(size_t bytes, F&& f) {
     while (bytes > 0) {
-      if (used_ == TextPool::kBlockBytes) {
+      if (left_ == 0) {
         block_ = pool_->free_.next(block_);
-        used_ = 0;
+        at_ = pool_->blocks_[block_].bytes;
+        left_ = TextPool::kBlockBytes;
       }
-      const size_t n = std::min(bytes, TextPool::kBlockBytes - used_);
-      f(pool_->blocks_[block_].bytes + used_, n);
-      used_ += n;
+      const size_t n = std::min(bytes, left_);
+      f(at_, n);
+      at_ += n;
+      left_ -= n;
       bytes -= n;
     }
   }
 
-  TextPool* pool_;
-  uint32_t block_;
-  size_t used_ = 0;
+  TextPool* pool_ = nullptr;
+  uint32_t block_ = TextPool::kNone;
+  std::byte* at_ = nullptr;
+  size_t left_ = 0;
 };
 
 }  // namespace banter::engine
