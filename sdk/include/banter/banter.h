@@ -77,7 +77,8 @@ BANTER_API void BANTER_CALL banter_engine_destroy(banter_engine* engine);
 
 /** Takes waiting events, oldest first. Made for once a frame; never blocks.
  *  @param events     [out] array of `capacity` elements, `stride` bytes apart
- *  @param stride     sizeof(banter_event) as the caller was compiled; at least the size of version 0.1's struct
+ *  @param stride     sizeof(banter_event) as the caller was compiled; at least the size of version 0.1's struct. Bytes
+ *                    of an element that this version does not know are set to 0
  *  @param capacity   0 is allowed: only ends the life of the events of the previous poll
  *  @param out_count  [out] events written
  *  @returns BANTER_OK (also when there was nothing), BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY (another thread
@@ -116,9 +117,9 @@ BANTER_API banter_result BANTER_CALL banter_engine_get_statistics(banter_engine*
  *  Since: 0.1.0 */
 BANTER_API void BANTER_CALL banter_model_config_init(banter_model_config* config);
 
-/** Starts to load a model on the engine thread. Characters may be created and spoken to at once; they wait for it.
+/** Starts to load a model on a thread of the engine; loads go one after another, replies of other models go on. Characters may be created and spoken to at once; they wait for it.
  *  Tells LOAD_PROGRESS, then MODEL_READY, FAILED or CANCELLED.
- *  @param config       copied
+ *  @param config       copied, but for `memory`
  *  @param out_model    [out] NULL on failure; release with banter_model_release(), also after FAILED
  *  @param out_request  [out] names the load in events and for banter_cancel(); may be NULL
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY, BANTER_ERROR_OUT_OF_MEMORY
@@ -202,7 +203,8 @@ BANTER_API banter_result BANTER_CALL banter_npc_create(banter_model* model, cons
 BANTER_API void BANTER_CALL banter_npc_destroy(banter_npc* npc);
 
 /** The player says something; the character replies in TEXT events, then DONE. Requests of one character run one after
- *  another, in the order of the calls. A request that fails before its reply began leaves the conversation as it was.
+ *  another, in the order of the calls. What was said and the reply become turns when the reply is DONE, or CANCELLED after
+ *  its first words; a request that fails, or is cancelled before, leaves the conversation as it was.
  *  @param text         what is said, 0 bytes allowed (the character speaks first or goes on); invalid UTF-8 is refused
  *  @param config       copied; NULL: defaults
  *  @param out_request  [out] 0 on failure; names the reply in events and for banter_cancel()

@@ -51,12 +51,13 @@ typedef void(BANTER_CALL* banter_free_fn)(void* memory, size_t size, size_t alig
 typedef int32_t banter_log_level;
 enum { BANTER_LOG_DEBUG = 0, BANTER_LOG_INFO = 1, BANTER_LOG_WARNING = 2, BANTER_LOG_ERROR = 3 };
 
-/** Receives a log line (zero-terminated UTF-8, borrowed for the call). Called from the engine's threads and from
- *  banter_engine_create(); must not call Banter. */
+/** Receives a log line (zero-terminated UTF-8, borrowed for the call). Called from the engine's threads, several at once,
+ *  and with BANTER_ENGINE_VALIDATE from the thread whose call was refused; must be thread-safe and must not call Banter. */
 typedef void(BANTER_CALL* banter_log_fn)(banter_log_level level, const char* message, void* user_data);
 
-/** Model bytes from the host's own file system (pak files, res://). All functions are called on the engine thread only,
- *  between open() and close() of one load; they may block. */
+/** Model bytes from the host's own file system (pak files, res://). All functions are called on a thread of the engine,
+ *  never on a thread of the host, one call at a time for each engine; they may block, and must not call Banter. Every file
+ *  opened is closed before the load's MODEL_READY, FAILED or CANCELLED. */
 typedef struct banter_io {
   uint32_t struct_size;
   uint32_t flags; /**< Reserved, 0. */
@@ -86,16 +87,22 @@ typedef struct banter_engine_config {
   uint32_t struct_size;
   uint32_t flags; /**< BANTER_ENGINE_… bits. */
   banter_backend backend;
-  int32_t thread_count; /**< Threads that compute, the engine thread included. 0: physical cores, less two for the game
-                           where there are more than four. */
+  int32_t thread_count; /**< Threads that compute, the engine thread included, 1 to 256. 0: physical cores, less two for
+                           the game where there are more than four. Each model has its own set; one computes at a time,
+                           but for a load, which goes on beside the others' replies. */
   uint64_t affinity_mask;       /**< Bit i: logical CPU i may be used. 0: any. */
   uint64_t memory_budget_bytes; /**< Weights and KV pools of all models together. 0: no limit but the machine's. */
-  uint32_t max_requests;        /**< Requests that may be queued or running at once, 1 to 65536. 0: 256. */
-  uint32_t max_events;          /**< Events that may wait for a poll, 16 to 1048576. 0: 4096. */
-  uint64_t text_buffer_bytes;   /**< Storage for request text that the engine has not read yet. 0: 1 MiB. */
-  int32_t step_tokens;          /**< Most tokens that one step computes, 1 to 4096. 0: 256. */
-  uint32_t reserved0;           /**< 0. */
-  banter_alloc_fn alloc;        /**< NULL: the C library's. Give both or neither. */
+  uint32_t max_requests;        /**< Requests that may be queued, running or not yet polled to their end, 1 to 65536.
+                                   0: 256. */
+  uint32_t max_events;          /**< Events that may wait for a poll, 16 to 1048576. 0: 4096. When as many wait, replies
+                                   pause and their text is joined; nothing is lost. Terminal events always have room. */
+  uint64_t text_buffer_bytes; /**< Storage for request text that the engine has not read yet, 4 KiB to 1 GiB. 0: 1 MiB.
+                                   Also the longest text of one call, its options included. */
+  int32_t step_tokens;        /**< Most tokens that one step computes, 1 to 4096. 0: 256. */
+  uint32_t reserved0;         /**< 0. */
+  banter_alloc_fn alloc;      /**< NULL: the C library's. Give both or neither. Used for the engine and for models' and
+                                   characters' handles, request slots, text and event stores; weights, KV pools and
+                                   small short-lived objects come from the C and C++ libraries. */
   banter_free_fn free;
   void* alloc_user_data;
   banter_log_fn log; /**< NULL: silent. */
@@ -140,7 +147,8 @@ typedef struct banter_model_config {
   const banter_io* io;       /**< Read `path` through these callbacks; NULL: the file system. */
   const char* chat_template; /**< Jinja text used instead of the model's own; NULL: the model's. */
   size_t chat_template_len;
-  uint32_t context_tokens;  /**< Most tokens of one conversation. 0: the model's own, at most 8192. */
+  uint32_t context_tokens;  /**< Most tokens of one conversation, 16 to 1048576. 0: the model's own, at most 8192. Less
+                               where the KV pool holds less: banter_model_info tells. */
   uint32_t reserved0;       /**< 0. */
   uint64_t kv_budget_bytes; /**< Size of the KV pool. 0: enough for eight full conversations, at most 1 GiB. */
   void* user_data;          /**< Comes back in this model's events. */
@@ -223,8 +231,9 @@ typedef struct banter_request_config {
                                       most 256 bytes. */
   uint32_t stop_string_count;
   uint32_t banned_string_count;
-  const char* const*
-      banned_strings;         /**< Zero-terminated; never appear in the reply. At most 64 of at most 256 bytes. */
+  /** Zero-terminated; never appear in the reply, which is taken back and goes on otherwise (or ends before it, with
+   *  BANTER_FINISH_STOP_STRING, where it cannot). At most 64 of at most 256 bytes. */
+  const char* const* banned_strings;
   const int32_t* stop_tokens; /**< Further tokens that end the reply. At most 64. */
   uint32_t stop_token_count;
   uint32_t reserved0; /**< 0. */
@@ -249,16 +258,16 @@ enum {
   BANTER_EVENT_TEXT = 3,            /**< text continues the reply: whole UTF-8 code points. */
   BANTER_EVENT_CONTEXT_TRIMMED = 4, /**< Old turns were dropped to make room: dropped_turns, dropped_tokens. */
   BANTER_EVENT_DONE = 5,            /**< Terminal: finish_reason and statistics are set. */
-  BANTER_EVENT_CANCELLED = 6,       /**< Terminal: statistics are set; the reply so far stays in the conversation. */
-  BANTER_EVENT_FAILED = 7,          /**< Terminal: code, and text is a sentence for people. */
-  BANTER_EVENT_PROMPT = 8           /**< tokens: the whole prompt; only with BANTER_REQUEST_REPORT_PROMPT. */
+  BANTER_EVENT_CANCELLED = 6, /**< Terminal: statistics are set; the reply so far, if any, stays in the conversation. */
+  BANTER_EVENT_FAILED = 7,    /**< Terminal: code, and text is a sentence for people. */
+  BANTER_EVENT_PROMPT = 8     /**< tokens: the whole prompt; only with BANTER_REQUEST_REPORT_PROMPT. */
 };
 
 /** Why a reply ended. */
 typedef int32_t banter_finish_reason;
 enum {
   BANTER_FINISH_NONE = 0,
-  BANTER_FINISH_END = 1, /**< The model ended it. */
+  BANTER_FINISH_END = 1, /**< The model ended it: with an end token, or with one that would begin another turn. */
   BANTER_FINISH_STOP_STRING = 2,
   BANTER_FINISH_STOP_TOKEN = 3,
   BANTER_FINISH_LENGTH = 4, /**< max_tokens reached. */
@@ -275,7 +284,7 @@ typedef struct banter_request_statistics {
   double ttft_ms;  /**< From the call to its first token. */
   double prefill_ms;
   double decode_ms;   /**< From the first token to the last. */
-  double itl_mean_ms; /**< Between tokens. */
+  double itl_mean_ms; /**< Between tokens; the quantiles are right within 4.5 %. */
   double itl_p50_ms;
   double itl_p99_ms;
 } banter_request_statistics;
