@@ -10,9 +10,9 @@
 namespace banter {
 
 struct ThreadPoolConfig {
-  int32_t threads = 1;            // including the caller of run(); ≥ 1
-  uint64_t affinity_mask = 0;     // bit i = logical CPU i; 0 = the system's choice
-  bool low_priority = true;       // workers and the engine thread yield to the game's threads
+  int32_t threads = 1;         // including the caller of run(); ≥ 1
+  uint64_t affinity_mask = 0;  // bit i = logical CPU i; 0 = the system's choice
+  bool low_priority = true;    // workers and the engine thread yield to the game's threads
 };
 
 /** A fork-join pool. run() may be called by one thread at a time (the engine thread). */
@@ -30,7 +30,11 @@ class ThreadPool {
 
   template <class F>
   void for_each(int32_t units, F&& f) {
-    run(units, [](void* context, int32_t unit, int32_t thread) { (*static_cast<std::remove_reference_t<F>*>(context))(unit, thread); },
+    run(
+        units,
+        [](void* context, int32_t unit, int32_t thread) {
+          (*static_cast<std::remove_reference_t<F>*>(context))(unit, thread);
+        },
         const_cast<void*>(static_cast<const void*>(&f)));
   }
 };
