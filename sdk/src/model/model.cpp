@@ -34,8 +34,8 @@ Result<void> check(const LoadOptions& options) {
 }
 
 bool is_float32(const DecoderWeights& weights) {
-  bool all = weights.embedding->type == formats::TensorType::kF32 &&
-             weights.output_head().type == formats::TensorType::kF32;
+  bool all =
+      weights.embedding->type == formats::TensorType::kF32 && weights.output_head().type == formats::TensorType::kF32;
   for (const LayerWeights& layer : weights.layers) {
     for (const auto* weight : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
       all = all && (*weight)->type == formats::TensorType::kF32;
