@@ -259,6 +259,27 @@ TEST(Load, CancellingDoesNotWaitForALargeTensor) {
   EXPECT_LT(source->bytes_read - before, uint64_t{40} << 20);
 }
 
+// From mapped memory all the time is spent in the backend, which must ask too.
+TEST(Load, EveryBackendStopsInsideALargeTensor) {
+  const std::vector<std::byte> bytes(size_t{96} << 20);
+  const std::unique_ptr<ThreadPool> threads = std::move(*ThreadPool::create({.threads = 1}));
+  for (const std::string& name : test::backend_names()) {
+    const std::unique_ptr<ops::Backend> backend = test::create_backend(name, *threads);
+    for (const ops::WeightUse use : {ops::WeightUse::kLinear, ops::WeightUse::kBoth}) {
+      float stopped_at = -1.0f;
+      backend->set_upload_progress([&](float fraction) {
+        stopped_at = fraction;
+        return fraction < 0.25f;
+      });
+      const Result<std::unique_ptr<ops::Weight>> weight = backend->upload(TensorType::kF16, 12288, 4096, bytes, use);
+      backend->set_upload_progress({});
+      ASSERT_FALSE(weight) << name;
+      EXPECT_EQ(weight.error().code, BANTER_ERROR_CANCELLED) << name;
+      EXPECT_LT(stopped_at, 0.75f) << name;
+    }
+  }
+}
+
 TEST(Load, ProgressRisesToOneAndCancellingWorksEverywhere) {
   const GgufWriter writer = test::build_tiny(test::read_tiny_case("gemma3"), TensorType::kQ8_0);
   std::vector<float> fractions;

@@ -45,7 +45,8 @@ RopeConfig read_rope(MetadataReader& reader, const Hyperparameters& hp) {
       reader.optional_integer("rope.scaling.original_context_length", hp.trained_context, 1, kMaxContext);
   rope.attention_factor = reader.optional_number("rope.scaling.attn_factor", 1.0, 1e-6, 1e6);
   rope.attention_factor *= reader.optional_number("rope.scaling.yarn_attn_factor", 1.0, 1e-6, 1e6);
-  rope.extrapolation = reader.optional_number("rope.scaling.yarn_ext_factor", 1.0, 0.0, 1.0);
+  rope.extrapolation = reader.optional_number("rope.scaling.yarn_ext_factor", 1.0, -1.0, 1.0);
+  if (rope.extrapolation < 0.0) rope.extrapolation = 1.0;  // −1 stands for "not set"
   rope.beta_fast = reader.optional_number("rope.scaling.yarn_beta_fast", 32.0, 1e-3, 1e6);
   rope.beta_slow = reader.optional_number("rope.scaling.yarn_beta_slow", 1.0, 1e-3, 1e6);
   rope.max_positions = hp.context;
