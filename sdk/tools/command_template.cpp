@@ -24,7 +24,7 @@ Result<std::string> read_source(const std::string& path) {
   auto file = banter::open_file(path);
   if (!file) return file.error();
   const auto size = (*file)->size();
-  constexpr uint64_t kLargest = uint64_t{4} << 20;  // parse() would refuse more
+  constexpr uint64_t kLargest = uint64_t{512} << 10;  // parse() would refuse more
   std::string text(static_cast<size_t>(std::min(size, kLargest + 1)), '\0');
   if (auto read = (*file)->read_at(0, std::as_writable_bytes(std::span(text))); !read) return read.error();
   if (!text.starts_with("GGUF")) return text;

@@ -15,7 +15,7 @@ using jinja::Program;
 using jinja::Runtime;
 using jinja::Value;
 
-constexpr size_t kMaxSource = size_t{4} << 20;
+constexpr size_t kMaxSource = size_t{512} << 10;  // the largest known ones have 30 KiB
 constexpr uint64_t kWork = 10'000'000;  // about a second on a slow core; real conversations need some ten thousand
 constexpr size_t kLive = size_t{64} << 20;
 constexpr size_t kText = size_t{16} << 20;
@@ -107,6 +107,31 @@ bool convert_messages(Runtime& rt, const Json& json, Value* out) {
   return rt.check();
 }
 
+bool convert_turns(Runtime& rt, const std::vector<ChatTurn>& turns, Value* out) {
+  std::vector<Value> items(turns.size());
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (!rt.charge(1)) return false;
+    auto* dict = rt.make<jinja::DictObject>();
+    dict->trusted = false;
+    Value role = rt.text(jinja::sanitize_utf8(turns[i].role), is_known_role(turns[i].role));
+    Value content = rt.text(jinja::sanitize_utf8(turns[i].content), false);
+    if (!dict->set(rt, rt.text("role", false), std::move(role)) ||
+        !dict->set(rt, rt.text("content", false), std::move(content))) {
+      return false;
+    }
+    items[i] = Value::of_object(Kind::kDict, dict);
+  }
+  *out = rt.make_list(std::move(items));
+  out->as<jinja::ListObject>()->trusted = false;
+  return rt.check();
+}
+
+size_t size_of(const std::vector<ChatTurn>& turns) {
+  size_t size = 0;
+  for (const ChatTurn& turn : turns) size += 5 * sizeof(Value) + turn.role.size() + turn.content.size();
+  return size;
+}
+
 /** Local time, as seconds since 1970-01-01 00:00 of the local calendar. */
 int64_t local_now() {
   const std::time_t now = std::time(nullptr);
@@ -141,8 +166,8 @@ class ParsedTemplate final : public ChatTemplate {
   Program program;
 
   Result<std::vector<Segment>> render(const TemplateInput& input) const override {
-    const size_t size = size_of(input.messages, 0) + size_of(input.extra, 0) + source_size_;
-    Runtime rt(kWork + size, kLive + 16 * size, kText + 4 * size,
+    const size_t size = size_of(input.turns) + size_of(input.messages, 0) + size_of(input.extra, 0) + source_size_;
+    Runtime rt(input.max_steps != 0 ? input.max_steps : kWork + size, kLive + 16 * size, kText + 4 * size,
                input.now_unix_seconds != 0 ? input.now_unix_seconds : local_now());
     Interpreter interpreter(program, rt);
     jinja::TextBuilder out(rt.budget);
@@ -181,7 +206,9 @@ class ParsedTemplate final : public ChatTemplate {
     interpreter.define(symbol("add_generation_prompt"), Value::of_bool(input.add_generation_prompt));
     if (symbol("messages") < 0) return rt.check();
     Value messages;
-    if (!convert_messages(rt, input.messages, &messages)) return false;
+    const bool converted = input.turns.empty() ? convert_messages(rt, input.messages, &messages)
+                                               : convert_turns(rt, input.turns, &messages);
+    if (!converted) return false;
     interpreter.define(symbol("messages"), std::move(messages));
     return rt.check();
   }
@@ -193,7 +220,7 @@ class ParsedTemplate final : public ChatTemplate {
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source) {
   if (source.size() > kMaxSource) {
-    return Error{BANTER_ERROR_TEMPLATE, "The chat template is larger than 4 MiB, which no real one is."};
+    return Error{BANTER_ERROR_TEMPLATE, "The chat template is larger than 512 KiB, which no real one is."};
   }
   auto parsed = std::make_unique<ParsedTemplate>(source.size());
   jinja::SyntaxError error;

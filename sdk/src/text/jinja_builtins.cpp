@@ -1,6 +1,9 @@
 #include "text/jinja_builtins.h"
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
+#include <system_error>
 
 #include "text/jinja_ast.h"
 
@@ -53,6 +56,31 @@ bool Bound::text(Runtime& rt, size_t i, TextPtr* out) const {
 bool Bound::flag(Runtime& rt, size_t i, bool* out) const {
   if (values_[i] != nullptr) *out = truthy(rt, *values_[i]);
   return true;
+}
+
+bool parse_float(std::string_view text, double* out) {
+  std::string clean;
+  if (!text.empty() && text[0] == '+') text.remove_prefix(1);
+  if (text.empty() || text[0] == '+') return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      clean.push_back(text[i]);
+    } else if (i == 0 || i + 1 == text.size() || text[i - 1] < '0' || text[i - 1] > '9' || text[i + 1] < '0' ||
+               text[i + 1] > '9') {
+      return false;
+    }
+  }
+  const char* end = clean.data() + clean.size();
+  const auto result = std::from_chars(clean.data(), end, *out);
+  if (result.ptr != end) return false;
+  if (result.ec == std::errc::result_out_of_range) {  // too large is infinite, too small is zero
+    const size_t e = clean.find_first_of("eE");
+    const bool tiny = e != std::string::npos && e + 1 < clean.size() && clean[e + 1] == '-';
+    *out = tiny ? 0.0 : std::numeric_limits<double>::infinity();
+    if (clean[0] == '-') *out = -*out;
+    return true;
+  }
+  return result.ec == std::errc() && clean.find('(') == std::string::npos;
 }
 
 bool AttributePath::parse(Runtime& rt, const Value& attribute) {

@@ -67,6 +67,9 @@ std::string format_double(double value, char style, int precision, bool alternat
 /** Digits of a magnitude in base 2, 8, 10 or 16. */
 std::string format_digits(uint64_t magnitude, int base, bool upper);
 
+/** float() of Python for text without white space around it; too large is infinite, too small zero. */
+bool parse_float(std::string_view text, double* out);
+
 /** Follows "a.b.0" paths as the attribute arguments of filters do. */
 class AttributePath {
  public:

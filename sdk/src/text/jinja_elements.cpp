@@ -118,8 +118,9 @@ bool Elements::next(Runtime& rt, Value* out, bool* done) {
       if (position_ >= source_.text->size()) break;
       const size_t begin = position_;
       next_code_point(source_.bytes(), &position_);
-      *out = Value::of_text(slice(rt.budget, source_.text, begin, position_));
-      return rt.check();
+      TextBuilder builder(rt.budget);
+      builder.append(*source_.text, begin, position_);
+      return rt.finish(builder, out);
     }
     case Kind::kList:
     case Kind::kTuple:
@@ -238,7 +239,9 @@ bool append_repr(Runtime& rt, const Value& value, TextBuilder& out, int depth) {
       out.append(format_float(value.number), value.trusted);
       break;
     case Kind::kString:
+      if (value.text->markup()) out.append("Markup(", true);
       append_quoted(*value.text, out);
+      if (value.text->markup()) out.append(")", true);
       break;
     case Kind::kList: {
       const auto* list = value.as<ListObject>();

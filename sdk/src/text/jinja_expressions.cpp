@@ -322,6 +322,7 @@ bool Interpreter::bind_macro(const MacroObject& macro, const Arguments& args, co
   const std::string name = "macro '" + stmt.name.substr(0, 64) + "'";
   std::vector<bool> used(args.keyword.size());
   const auto take = [&](std::string_view wanted) -> const Value* {
+    rt_.budget.charge(1 + args.keyword.size() / 8);
     for (size_t i = 0; i < args.keyword.size(); ++i) {
       if (used[i] || args.keyword[i].first != wanted) continue;
       used[i] = true;

@@ -222,7 +222,7 @@ bool wordcount(Runtime& rt, const Value& self, const Arguments& args, Value* out
 bool urlencode(Runtime& rt, const Value& self, const Arguments& args, Value* out) {
   TextPtr text;
   if (!no_arguments(rt, "urlencode", args)) return false;
-  if (self.is(Kind::kDict) || self.is(Kind::kList)) return rt.fail("urlencode of mappings is not supported");
+  if (!self.is(Kind::kString) && !self.is_numeric()) return rt.fail("urlencode() needs a string or a number");
   if (!to_text(rt, self, &text)) return false;
   constexpr char kHex[] = "0123456789ABCDEF";
   TextBuilder builder(rt.budget);
@@ -275,31 +275,6 @@ bool parse_integer(std::string_view text, int64_t base, int64_t* out) {
   return result.ec == std::errc() && result.ptr == end;
 }
 
-bool parse_double(std::string_view text, double* out) {
-  std::string clean;
-  if (!text.empty() && text[0] == '+') text.remove_prefix(1);
-  if (text.empty() || text[0] == '+') return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '_') {
-      clean.push_back(text[i]);
-    } else if (i == 0 || i + 1 == text.size() || text[i - 1] < '0' || text[i - 1] > '9' || text[i + 1] < '0' ||
-               text[i + 1] > '9') {
-      return false;
-    }
-  }
-  const char* end = clean.data() + clean.size();
-  const auto result = std::from_chars(clean.data(), end, *out);
-  if (result.ptr != end) return false;
-  if (result.ec == std::errc::result_out_of_range) {  // too large is infinite, too small is zero
-    const size_t e = clean.find_first_of("eE");
-    const bool tiny = e != std::string::npos && e + 1 < clean.size() && clean[e + 1] == '-';
-    *out = tiny ? 0.0 : std::numeric_limits<double>::infinity();
-    if (clean[0] == '-') *out = -*out;
-    return true;
-  }
-  return result.ec == std::errc() && clean.find('(') == std::string::npos;
-}
-
 std::string_view stripped(Runtime& rt, const Value& value, TextPtr* keep) {
   *keep = strip(rt, value.text, nullptr, {});
   return (*keep)->bytes();
@@ -311,7 +286,7 @@ bool to_double(Runtime& rt, const Value& value, double* out) {
     return true;
   }
   TextPtr keep;
-  return value.is(Kind::kString) && parse_double(stripped(rt, value, &keep), out);
+  return value.is(Kind::kString) && parse_float(stripped(rt, value, &keep), out);
 }
 
 bool value_trust(const Value& value) {

@@ -33,7 +33,8 @@ class PercentFormatter {
     }
     out_.append(*format_, plain);
     const bool tuple = values_.is(Kind::kTuple);
-    const bool mapping = values_.is(Kind::kDict) || values_.is(Kind::kList) || values_.is(Kind::kRange);
+    const bool mapping =
+        values_.is(Kind::kDict) || values_.is(Kind::kList) || values_.is(Kind::kRange) || values_.is(Kind::kUndefined);
     const size_t given = tuple ? values_.as<ListObject>()->items.size() : 1;
     if (!mapping && used_ < given) return rt_.fail("not all arguments converted during string formatting");
     return rt_.finish(out_, out, format_->markup());

@@ -48,6 +48,15 @@ std::string json_float(double value) {
   return format_float(value);
 }
 
+/** A separator of a container: where outside data decides how often it comes, it is none of the template's text. */
+void append_mark(const Text& mark, bool trusted, TextBuilder& out) {
+  if (trusted) {
+    out.append(mark);
+  } else {
+    out.append(mark.bytes(), false);
+  }
+}
+
 void append_break(const JsonStyle& style, int depth, bool trusted, TextBuilder& out) {
   if (!style.indented) return;
   out.append("\n", trusted);
@@ -79,7 +88,7 @@ bool append_list(Runtime& rt, const ListObject& list, const JsonStyle& style, Te
   }
   out.append("[", list.trusted);
   for (size_t i = 0; i < list.items.size(); ++i) {
-    if (i > 0) out.append(*style.item_separator);
+    if (i > 0) append_mark(*style.item_separator, list.trusted, out);
     append_break(style, depth + 1, list.trusted, out);
     if (!append_json(rt, list.items[i], style, out, depth + 1)) return false;
   }
@@ -102,10 +111,10 @@ bool append_dict(Runtime& rt, const DictObject& dict, const JsonStyle& style, Te
   out.append("{", dict.trusted);
   for (size_t i = 0; i < dict.entries.size(); ++i) {
     const auto& entry = dict.entries[style.sort_keys ? indices[i] : i];
-    if (i > 0) out.append(*style.item_separator);
+    if (i > 0) append_mark(*style.item_separator, dict.trusted, out);
     append_break(style, depth + 1, dict.trusted, out);
     if (!append_key(rt, entry.key, style, out)) return false;
-    out.append(*style.key_separator);
+    append_mark(*style.key_separator, dict.trusted, out);
     if (!append_json(rt, entry.value, style, out, depth + 1)) return false;
   }
   append_break(style, depth, dict.trusted, out);

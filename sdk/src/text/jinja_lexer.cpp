@@ -3,6 +3,8 @@
 #include <charconv>
 #include <system_error>
 
+#include "text/jinja_builtins.h"
+
 namespace banter::text::jinja {
 
 namespace {
@@ -303,9 +305,11 @@ bool Lexer::number() {
   }
   Token& token = emit(is_float ? TokenKind::kFloat : TokenKind::kInteger);
   const char* stop = clean.data() + clean.size();
-  const auto result = is_float ? std::from_chars(clean.data(), stop, token.number)
-                               : std::from_chars(clean.data(), stop, token.integer, base);
-  if (result.ec == std::errc::result_out_of_range && !is_float) return fail("a number exceeds 64 bits");
+  if (is_float) {
+    parse_float(clean, &token.number);
+  } else if (std::from_chars(clean.data(), stop, token.integer, base).ec == std::errc::result_out_of_range) {
+    return fail("a number exceeds 64 bits");
+  }
   position_ = end;
   return true;
 }

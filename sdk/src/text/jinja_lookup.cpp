@@ -104,7 +104,7 @@ bool own_attribute(Runtime& rt, const Value& object, std::string_view name, Valu
 
 /** Bounds of a slice as Python's slice.indices() gives them. */
 struct Slice {
-  int64_t start, step;
+  int64_t start, stop, step;
   size_t count;
 };
 
@@ -139,7 +139,7 @@ bool resolve_slice(Runtime& rt, size_t length, const Value& start, const Value& 
     return false;
   }
   const int64_t span = forward ? last - first : first - last;
-  *out = {first, by, span > 0 ? static_cast<size_t>((span - 1) / (forward ? by : -by) + 1) : 0};
+  *out = {first, last, by, span > 0 ? static_cast<size_t>((span - 1) / (forward ? by : -by) + 1) : 0};
   return true;
 }
 
@@ -230,7 +230,7 @@ bool get_slice(Runtime& rt, const Value& object, const Value& start, const Value
   auto* result = rt.make<RangeObject>();
   result->start = source->start + range.start * source->step;
   result->step = source->step * range.step;
-  result->stop = result->start + static_cast<int64_t>(range.count) * result->step;
+  result->stop = source->start + range.stop * source->step;
   result->trusted = source->trusted;
   *out = Value::of_object(Kind::kRange, result);
   return rt.check();

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "text/jinja_search.h"
+
 namespace banter::text::jinja {
 
 namespace {
@@ -261,9 +263,7 @@ bool arithmetic(Runtime& rt, Operator op, const Value& a, const Value& b, Value*
     if (is_sequence(a) && b.is_integral()) return repeat(rt, a, b.as_int(), out);
     if (a.is_integral() && is_sequence(b)) return repeat(rt, b, a.as_int(), out);
   }
-  if (op == Operator::kModulo && a.is(Kind::kString) && !b.is(Kind::kUndefined)) {
-    return format_percent(rt, a.text, b, out);
-  }
+  if (op == Operator::kModulo && a.is(Kind::kString)) return format_percent(rt, a.text, b, out);
   return unsupported(rt, op, a, b);
 }
 
@@ -288,8 +288,8 @@ bool contains(Runtime& rt, const Value& container, const Value& item, bool* out)
       if (item.is(Kind::kUndefined)) return rt.fail_undefined(item);
       return rt.fail(std::string("'in <string>' requires string as left operand, not ") + type_name(item));
     }
-    *out = container.bytes().find(item.bytes()) != std::string_view::npos;
-    return rt.charge(container.text->size() / 32);
+    *out = Searcher(rt.budget, item.bytes()).find(container.bytes()) != std::string_view::npos;
+    return rt.check();
   }
   const bool keys =
       container.is(Kind::kDictView) && container.as<DictViewObject>()->what == DictViewObject::What::kKeys;

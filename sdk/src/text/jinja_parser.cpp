@@ -157,6 +157,10 @@ bool Parser::parse_statement(Block* body) {
   } else if (tag == "generation") {
     stmt->what = Stmt::What::kScope;
     ok = parse_function_body(stmt.get(), "endgeneration");
+  } else if (tag == "block") {  // nothing can override it here, so it stands for its body
+    stmt->what = Stmt::What::kScope;
+    ok = expect_name(&stmt->name) && (skip_name("scoped"), skip_name("required"), true) &&
+         parse_body(&stmt->body, "endblock") && (skip_name(stmt->name), true);
   } else if (tag == "print") {
     stmt->what = Stmt::What::kOutput;
     ok = parse_tuple(&stmt->value, true, false);
@@ -239,6 +243,9 @@ bool Parser::parse_signature(Stmt* stmt) {
     Parameter parameter;
     if (!expect_name(&parameter.name)) return false;
     parameter.symbol = symbol(parameter.name);
+    for (const Parameter& other : stmt->parameters) {
+      if (other.symbol == parameter.symbol) return fail("two parameters are named '" + parameter.name + "'");
+    }
     if (skip_operator("=")) {
       if (!parse_expression(&parameter.fallback)) return false;
     } else if (!stmt->parameters.empty() && stmt->parameters.back().fallback != nullptr) {
@@ -257,6 +264,11 @@ bool Parser::parse_function_body(Stmt* stmt, std::string_view end) {
   const bool parsed = parse_body(&stmt->body, end);
   functions_.pop_back();
   loops_ = loops;
+  for (const Parameter& parameter : stmt->parameters) {
+    if (stmt->uses_caller && parameter.name == "caller" && parameter.fallback == nullptr) {
+      return fail("a parameter named caller needs a default", stmt->line);
+    }
+  }
   return parsed;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "text/jinja_builtins.h"
+#include "text/jinja_search.h"
 
 namespace banter::text::jinja {
 
@@ -101,6 +102,7 @@ bool affix(Runtime& rt, const Value& self, const Arguments& args, bool at_end, V
     }
     if (begin > end) continue;
     const std::string_view part = self.bytes().substr(begin, end - begin), wanted = candidate.bytes();
+    if (!rt.charge(wanted.size() / 64)) return false;
     if (at_end ? part.ends_with(wanted) : part.starts_with(wanted)) *out = Value::of_bool(true);
   }
   return rt.charge(candidates.size());
@@ -117,13 +119,15 @@ bool find_method_of(Runtime& rt, const Value& self, const Arguments& args, bool 
   TextPtr wanted;
   size_t begin = 0, end = 0;
   if (!bound.bind(rt, must ? "index" : "find", args, {"sub", "start", "end"}, 1) || !bound.text(rt, 0, &wanted) ||
-      !window(rt, bound, *self.text, &begin, &end) || !rt.charge(self.text->size() / 32)) {
+      !window(rt, bound, *self.text, &begin, &end) || !rt.charge(self.text->size() / 64)) {
     return false;
   }
   size_t at = std::string_view::npos;
   if (begin <= end) {
     const std::string_view part = self.bytes().substr(0, end);
-    at = last ? part.rfind(wanted->bytes()) : part.find(wanted->bytes(), begin);
+    Searcher searcher(rt.budget, wanted->bytes(), last);
+    at = last ? searcher.find_last(part) : searcher.find(part, begin);
+    if (!rt.check()) return false;
     if (at != std::string_view::npos && at < begin) at = std::string_view::npos;
   }
   if (at == std::string_view::npos) {
@@ -161,13 +165,14 @@ bool count(Runtime& rt, const Value& self, const Arguments& args, Value* out) {
     if (wanted->empty()) {
       found = static_cast<int64_t>(count_code_points(part)) + 1;
     } else {
-      for (size_t at = 0; (at = part.find(wanted->bytes(), at)) != std::string_view::npos; at += wanted->size()) {
+      Searcher searcher(rt.budget, wanted->bytes());
+      for (size_t at = 0; (at = searcher.find(part, at)) != std::string_view::npos; at += wanted->size()) {
         ++found;
       }
     }
   }
   *out = Value::of_int(found);
-  return true;
+  return rt.check();
 }
 
 bool join(Runtime& rt, const Value& self, const Arguments& args, Value* out) {
@@ -226,7 +231,8 @@ bool partition_method(Runtime& rt, const Value& self, const Arguments& args, boo
   if (!bound.bind(rt, "partition", args, {"sep"}, 1) || !bound.text(rt, 0, &mark)) return false;
   if (mark->empty()) return rt.fail("empty separator");
   const std::string_view bytes = self.bytes();
-  const size_t at = from_right ? bytes.rfind(mark->bytes()) : bytes.find(mark->bytes());
+  Searcher searcher(rt.budget, mark->bytes(), from_right);
+  const size_t at = from_right ? searcher.find_last(bytes) : searcher.find(bytes);
   std::vector<Value> parts(3, rt.text(""));
   if (at == std::string_view::npos) {
     parts[from_right ? 2 : 0] = self;
@@ -249,6 +255,7 @@ bool removeprefix(Runtime& rt, const Value& self, const Arguments& args, Value* 
   Bound bound;
   TextPtr prefix;
   if (!bound.bind(rt, "removeprefix", args, {"prefix"}, 1) || !bound.text(rt, 0, &prefix)) return false;
+  if (!rt.charge(prefix->size() / 64)) return false;
   const bool has = self.bytes().starts_with(prefix->bytes());
   *out = Value::of_text(slice(rt.budget, self.text, has ? prefix->size() : 0, self.text->size()));
   return rt.check();
@@ -258,6 +265,7 @@ bool removesuffix(Runtime& rt, const Value& self, const Arguments& args, Value* 
   Bound bound;
   TextPtr suffix;
   if (!bound.bind(rt, "removesuffix", args, {"suffix"}, 1) || !bound.text(rt, 0, &suffix)) return false;
+  if (!rt.charge(suffix->size() / 64)) return false;
   const bool has = self.bytes().ends_with(suffix->bytes());
   *out = Value::of_text(slice(rt.budget, self.text, 0, self.text->size() - (has ? suffix->size() : 0)));
   return rt.check();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "text/jinja_builtins.h"
+#include "text/jinja_search.h"
 
 namespace banter::text::jinja {
 
@@ -92,8 +93,9 @@ TextPtr replace(Runtime& rt, const Text& text, const Text& old, const Text& with
       from = next;
     }
   } else {
+    Searcher searcher(rt.budget, old.bytes());
     while (left > 0 && rt.budget.ok()) {
-      const size_t at = bytes.find(old.bytes(), from);
+      const size_t at = searcher.find(bytes, from);
       if (at == std::string_view::npos) break;
       out.append(text, from, at);
       out.append(with);
@@ -110,12 +112,12 @@ bool split(Runtime& rt, const TextPtr& text, const Text* separator, int64_t limi
   if (separator == nullptr) return split_words(rt, text, limit, from_right, out);
   if (separator->empty()) return rt.fail("empty separator");
   const std::string_view bytes = text->bytes(), mark = separator->bytes();
-  if (!rt.charge(bytes.size() / 32)) return false;
+  Searcher searcher(rt.budget, mark, from_right);
   uint64_t left = limit < 0 ? UINT64_MAX : static_cast<uint64_t>(limit);
   if (from_right) {
     size_t end = bytes.size();
-    while (left > 0 && end >= mark.size()) {
-      const size_t at = bytes.rfind(mark, end - mark.size());
+    while (left > 0) {
+      const size_t at = searcher.find_last(bytes, end);
       if (at == std::string_view::npos) break;
       out->push_back(piece(rt, text, at + mark.size(), end));
       if (!rt.budget.fits(out->size() * sizeof(Value)) || !rt.charge(1)) return rt.check();
@@ -128,7 +130,7 @@ bool split(Runtime& rt, const TextPtr& text, const Text* separator, int64_t limi
   }
   size_t from = 0;
   while (left > 0) {
-    const size_t at = bytes.find(mark, from);
+    const size_t at = searcher.find(bytes, from);
     if (at == std::string_view::npos) break;
     out->push_back(piece(rt, text, from, at));
     if (!rt.budget.fits(out->size() * sizeof(Value)) || !rt.charge(1)) return rt.check();

@@ -226,13 +226,13 @@ void append_lower(TextBuilder& out, const Text& text, size_t begin, size_t end) 
 void append_title_char(TextBuilder& out, const Text& text, size_t* offset) {
   const bool trusted = text.trusted_at(*offset);
   const char32_t c = next_code_point(text.bytes(), offset);
-  const auto title = utf8proc_totitle(static_cast<utf8proc_int32_t>(c));
+  auto title = static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
+  if (c == 0xDF) title = c;  // sharp s has a capital letter of its own, which Python does not use
   utf8proc_int32_t folded[4];
-  const size_t n = title == static_cast<utf8proc_int32_t>(c) && !is_cased(c) ? 0 : long_folding(c, folded);
-  const bool grows =
-      n > 0 && title == static_cast<utf8proc_int32_t>(c) && utf8proc_category(title) != UTF8PROC_CATEGORY_LT;
+  const size_t n = title == c && is_cased(c) ? long_folding(c, folded) : 0;
+  const bool grows = n > 0 && utf8proc_category(static_cast<utf8proc_int32_t>(c)) != UTF8PROC_CATEGORY_LT;
   if (!grows) {
-    out.append_code_point(static_cast<char32_t>(title), trusted);
+    out.append_code_point(title, trusted);
     return;
   }
   for (size_t k = 0; k < n; ++k) {

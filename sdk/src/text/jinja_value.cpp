@@ -216,7 +216,13 @@ bool DictObject::set(Runtime& rt, const Value& key, Value value) {
 
 void DictObject::erase(size_t index) {
   entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(index));
-  if (!slots_.empty()) rebuild(slots_.size());
+  if (entries.size() <= kFewEntries) {
+    slots_.clear();
+    return;
+  }
+  size_t slots = slots_.size();
+  while (slots > entries.size() * 8) slots /= 2;
+  rebuild(slots);
 }
 
 bool truthy(Runtime&, const Value& value) {
