@@ -81,22 +81,22 @@ TEST(Many, RepliesAreThoseOfSoloRuns) {
 TEST(Many, ASmallPoolOnlyMakesThemWait) {
   const auto bytes = tiny_model();
   const Replies expected = alone(bytes);
-  // 2 layers of 2 heads of 16 in F16: 256 bytes a token; room for one and a half of the longest conversations.
+  // 2 layers of 2 heads of 16 in F32, as the weights are: 512 bytes a token; room for one and a half of the longest conversations.
   Host host;
   banter_model* const model = host.load(bytes, [](banter_model_config& c) {
     c.context_tokens = 320;
-    c.kv_budget_bytes = 320 * 256 * 3 / 2;
+    c.kv_budget_bytes = 320 * 512 * 3 / 2;
   });
   EXPECT_EQ(together(host, model), expected);
   const banter_engine_statistics figures = host.statistics();
   EXPECT_LE(figures.kv_bytes_used, figures.kv_bytes_total);
-  EXPECT_LE(figures.kv_bytes_total, 320u * 256 * 3 / 2);
+  EXPECT_LE(figures.kv_bytes_total, 320u * 512 * 3 / 2);
 }
 
 TEST(Many, APoolSmallerThanTheContextSaysSo) {
   const auto bytes = tiny_model();
   Host host;
-  banter_model* const model = host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 100 * 256; });
+  banter_model* const model = host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 100 * 512; });
   banter_model_info info{};
   info.struct_size = sizeof info;
   ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
