@@ -380,12 +380,12 @@ TEST(Tokenizer, LongRunsTakeSecondsAtMost) {
     for (const char* unit :
          {"a", "A", " ", "\n", "\t", "1", "!", "中", "\u0301", "\u0f73", "\xFF", "<", "a ", "\u2581", " \n"}) {
       std::string text;
-      while (text.size() < 300'000) text += unit;
+      while (text.size() < 150'000) text += unit;
       const auto start = std::chrono::steady_clock::now();
       const auto ids = encode(*tokenizer, text, true);
       const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       EXPECT_FALSE(ids.empty());
-      EXPECT_LT(seconds, 30) << unit;  // a fifth of a second on an idle machine; sanitizers and load take their share
+      EXPECT_LT(seconds, 30) << unit;  // a tenth of a second on an idle machine; sanitizers and load take their share
     }
   }
 }

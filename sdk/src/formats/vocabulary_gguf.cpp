@@ -28,7 +28,7 @@ class Reader {
                    "The model file has no tokenizer (tokenizer.ggml.model is missing)."};
     if (*model != "gpt2" && *model != "llama")
       return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The model uses the tokenizer " + quote_for_message(*model) +
-                                                           "\"; supported are \"gpt2\" and \"llama\"."};
+                                                           "; supported are \"gpt2\" and \"llama\"."};
     const bool byte_level = *model == "gpt2";
     vocabulary_.model = byte_level ? VocabularyModel::kByteLevelBpe : VocabularyModel::kSentencePieceBpe;
     if (Result<void> ok = read_tokens(); !ok) return ok.error();
@@ -110,7 +110,7 @@ class Reader {
     PreTokenizer pre;
     if (!find_pre_tokenizer(name, pre))
       return Error{BANTER_ERROR_UNSUPPORTED_TOKENIZER, "The model uses the pre-tokenizer " + quote_for_message(name) +
-                                                           "\", which this version does not know; a newer one may."};
+                                                           ", which this version does not know; a newer one may."};
     vocabulary_.splits = std::move(pre.splits);
     if (pre.nfc) vocabulary_.normalizer.push_back({NormalizeKind::kNfc, {}, {}});
     vocabulary_.ignore_merges = pre.ignore_merges;
