@@ -4,13 +4,16 @@
   compare_llama_cpp.py speed      --banter B --llama DIR --model M.gguf [--threads 2] [--rounds 5] [-p 512] [-n 128]
   compare_llama_cpp.py greedy     --banter B --llama DIR --model M.gguf [--threads 2]
   compare_llama_cpp.py perplexity --banter B --llama DIR --model M.gguf --file TEXT [--threads 2]
+  compare_llama_cpp.py error      --banter B --llama DIR --model M.gguf --goldens REAL_MODEL.json [--threads 2]
 
-DIR holds llama-bench, llama-completion and llama-perplexity. Speed runs are interleaved and reported as medians and
+DIR holds llama-bench, llama-completion, llama-perplexity and llama-server. `error` measures how far the logits of both, whose
+activations are int8, lie from float64 goldens: differences within the 8 best of a prompt's first step, so that no constant counts. Speed runs are interleaved and reported as medians and
 ratios, since machines are shared and noisy. Exits with 1 when a requirement of the comparison fails (speed never does).
 """
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -18,6 +21,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 
 PROMPTS = [
     "The village of Oakrest lies",
@@ -136,19 +141,65 @@ def perplexity(args):
     return 1 if abs(off) > 0.005 else 0
 
 
+def server_best(port, ids):
+    """{token: log probability} of the 20 best next tokens, from llama-server."""
+    body = json.dumps({"prompt": ids, "n_predict": 1, "temperature": 0, "n_probs": 20, "cache_prompt": False}).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        step = json.load(answer)["completion_probabilities"][0]
+    return {entry["id"]: entry["logprob"] for entry in step["top_logprobs"]}
+
+
+def rms_error(golden, found):
+    """Root mean square of (found - found of the best) - (golden - golden of the best) over the golden best tokens."""
+    best, best_logit = golden[0]
+    pairs = [(logit - best_logit, found[token] - found[best]) for token, logit in golden[1:] if token in found and best in found]
+    return math.sqrt(sum((a - b) ** 2 for a, b in pairs) / len(pairs)) if pairs else float("nan")
+
+
+def error(args):
+    prompts = json.load(open(args.goldens))["prompts"]
+    port = 18080
+    server = subprocess.Popen([os.path.join(args.llama, "llama-server"), "-m", args.model, "-t", str(args.threads), "--port", str(port), "-np", "1"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
+                break
+            except OSError:
+                time.sleep(0.5)
+        ours, theirs = [], []
+        for prompt in prompts:
+            golden = [(int(token), logit) for token, logit in prompt["top8"][0]]
+            theirs.append(rms_error(golden, server_best(port, prompt["ids"])))
+            with tempfile.NamedTemporaryFile() as out:
+                run([args.banter, "logits", "--model", args.model, "--ids", ",".join(map(str, prompt["ids"])), "--out", out.name, "--threads",
+                     str(args.threads)])
+                data = open(out.name, "rb").read()
+            vocabulary = len(data) // 4 // len(prompt["ids"])
+            ours.append(rms_error(golden, dict(enumerate(struct.unpack(f"<{vocabulary}f", data[-4 * vocabulary:])))))
+            print(f"{len(prompt['ids']):5} tokens   banter {ours[-1]:.4f}   llama.cpp {theirs[-1]:.4f}")
+    finally:
+        server.terminate()
+    print(f"rms error of logit differences, median over prompts: banter {statistics.median(ours):.4f}   llama.cpp {statistics.median(theirs):.4f}")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "greedy", "perplexity"])
+    parser.add_argument("what", choices=["speed", "greedy", "perplexity", "error"])
     parser.add_argument("--banter", required=True)
     parser.add_argument("--llama", required=True, help="folder of llama.cpp's tools")
     parser.add_argument("--model", required=True)
     parser.add_argument("--file", help="text for perplexity")
+    parser.add_argument("--goldens", help="a real model's goldens, for error")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-p", type=int, default=512)
     parser.add_argument("-n", type=int, default=128)
     args = parser.parse_args()
-    return {"speed": speed, "greedy": greedy, "perplexity": perplexity}[args.what](args)
+    return {"speed": speed, "greedy": greedy, "perplexity": perplexity, "error": error}[args.what](args)
 
 
 if __name__ == "__main__":
