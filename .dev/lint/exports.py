@@ -1,6 +1,6 @@
 """Exported symbols: sdk/cmake/banter.exports lists exactly the BANTER_API functions, and the built library exports exactly those.
 
-usage: exports.py [ROOT] [--library PATH] [--write]
+usage: exports.py [ROOT] [--library PATH] [--archive PATH] [--write]    (libbanter.so, libbanter_static.a)
 """
 
 import subprocess
@@ -28,9 +28,9 @@ def declared(root, findings):
     return names
 
 
-def exported(library):
-    done = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", library], capture_output=True, text=True, check=True)
-    return {line.split()[0] for line in done.stdout.splitlines()}
+def exported(library, kind):
+    done = subprocess.run(["nm", kind, "--defined-only", "--format=posix", library], capture_output=True, text=True, check=True)
+    return {words[0] for words in map(str.split, done.stdout.splitlines()) if len(words) > 1}
 
 
 def differences(a, a_name, b, b_name):
@@ -48,9 +48,10 @@ def main():
     if listed_lines != sorted(listed):
         findings.append(f"{LIST}: must be sorted, each name once")
     findings += differences(names, "the public headers", listed, LIST)
-    library = option("--library")
-    if library:
-        findings += differences(exported(library), library, listed, LIST)
+    for name, kind in (("--library", "-D"), ("--archive", "-g")):
+        path = option(name)
+        if path:
+            findings += differences(exported(path, kind), path, listed, LIST)
     if findings:
         findings.append("after a change of the headers run: python3 .dev/lint/exports.py --write (a removed line breaks the ABI)")
     finish("exported symbols", findings, len(names))

@@ -97,6 +97,9 @@ def check_library(failures):
             library = f"{folder}/lib{label}.so"
             subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=source, text=True, check=True)
             expect(f"exports of a library ({label})", "exports", {}, wanted, failures, "--library", library)
+            subprocess.run(["cc", "-c", "-x", "c", "-", "-o", f"{folder}/{label}.o"], input=source, text=True, check=True)
+            subprocess.run(["ar", "rcs", f"{folder}/lib{label}.a", f"{folder}/{label}.o"], check=True)
+            expect(f"exports of an archive ({label})", "exports", {}, wanted, failures, "--archive", f"{folder}/lib{label}.a")
 
 
 def main():
@@ -110,7 +113,7 @@ def main():
     empty, output = run_empty()
     if empty == 0:
         failures.append(f"a lint that finds no file must fail, but said:\n{output}")
-    print("\n".join(failures) if failures else f"lint self-test: {len(lints)} lints, {len(BAD) + len(lints) + 4} cases as expected")
+    print("\n".join(failures) if failures else f"lint self-test: {len(lints)} lints, {len(BAD) + len(lints) + 7} cases as expected")
     sys.exit(1 if failures else 0)
 
 

@@ -48,8 +48,11 @@ function(banter_prelink output exports)
   add_custom_command(
     OUTPUT ${output}
     COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -Wl,--force-group-allocation -o ${output}.all.o "${arg_OBJECTS}" ${arg_ARCHIVES}
+    # objcopy makes no "unique" symbol (a static of an inline function) local; weak ones it does.
+    COMMAND sh -c "${CMAKE_NM} --defined-only ${output}.all.o | sed -n 's/^[0-9a-f]* u //p' >${output}.unique"
+    COMMAND ${CMAKE_OBJCOPY} --weaken-symbols=${output}.unique ${output}.all.o
     COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${exports} ${output}.all.o ${output}
-    COMMAND ${CMAKE_COMMAND} -E rm -f ${output}.all.o
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${output}.all.o ${output}.unique
     DEPENDS ${arg_OBJECTS} ${arg_ARCHIVES} ${exports}
     COMMAND_EXPAND_LISTS VERBATIM
     COMMENT "Prelinking banter_static")
