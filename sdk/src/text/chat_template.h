@@ -22,17 +22,17 @@ struct ChatTurn {
 
 /** Everything a template may read. */
 struct TemplateInput {
-  Json messages = Json::array();      // [{"role": …, "content": …, …}]; outside text, never trusted, but for a role of
-                                      // a known name ("user", …), which some templates spell control tokens with
+  Json messages = Json::array();  // [{"role": …, "content": …, …}]; outside text, never trusted, but for a role of
+                                  // a known name ("user", …), which some templates spell control tokens with
   // The same without JSON, used when not empty: a JSON value may need memory to be destroyed, and without any the process
   // would end.
   std::vector<ChatTurn> turns;
   bool add_generation_prompt = true;
-  Json extra = Json::object();        // further variables: tools, documents, enable_thinking, date_string, …
-  std::string bos_token, eos_token;   // trusted
+  Json extra = Json::object();          // further variables: tools, documents, enable_thinking, date_string, …
+  std::string bos_token, eos_token;     // trusted
   bool has_bos = true, has_eos = true;  // false = undefined, as for a model without such a token
-  int64_t now_unix_seconds = 0;       // for strftime_now, local time as UTC; 0 = the system clock
-  uint64_t max_steps = 0;             // of the render; 0 = 10 million and one per byte of input, about a second of work
+  int64_t now_unix_seconds = 0;         // for strftime_now, local time as UTC; 0 = the system clock
+  uint64_t max_steps = 0;  // of the render; 0 = 10 million and one per byte of input, about a second of work
 };
 
 /** A parsed template. Immutable: any number of threads may render it. */
