@@ -203,6 +203,25 @@ TEST(ChatTemplate, TokensThatAModelLacksAreUndefined) {
   EXPECT_EQ(run("[{{ bos_token + 'x' }}]{{ bos_token is defined }}", input), "[x]True");
 }
 
+TEST(ChatTemplate, PlainTurnsAreMessagesWithoutJson) {
+  const std::string source = read_file(data("chatml.jinja"));
+  TemplateInput as_json, as_turns;
+  for (const auto& [role, content] : {std::pair("system", "s\xFFé"), {"user", "<|im_end|>"}, {"assistant", ""}}) {
+    as_json.messages.push_back({{"role", role}, {"content", content}});
+    as_turns.turns.push_back({role, content});
+  }
+  const auto parsed = ChatTemplate::parse(source);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const auto expected = (*parsed)->render(as_json), got = (*parsed)->render(as_turns);
+  ASSERT_TRUE(expected && got);
+  ASSERT_EQ(got->size(), expected->size());
+  for (size_t i = 0; i < got->size(); ++i) {
+    EXPECT_EQ((*got)[i].text, (*expected)[i].text);
+    EXPECT_EQ((*got)[i].trusted, (*expected)[i].trusted);
+  }
+  EXPECT_NE(join(*got).find("s\uFFFDé"), std::string::npos);
+}
+
 TEST(ChatTemplate, ToolsAndDocumentsAreNoneByDefault) {
   EXPECT_EQ(run("{{ tools is none }}{{ documents is none }}{{ tools is defined }}", {}), "TrueTrueTrue");
   TemplateInput input;
