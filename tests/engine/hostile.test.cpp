@@ -11,6 +11,7 @@
 
 namespace {
 
+std::atomic<int64_t> g_allocations{0};
 /** Fails the n-th allocation from now on and all that follow until it is switched off; -1 = off. Counts all. */
 std::atomic<int64_t> g_until_failure{-1};
 std::atomic<bool> g_failed{false};
@@ -25,6 +26,7 @@ bool must_fail() {
 }
 
 void* take(size_t bytes, size_t alignment) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
   if (must_fail()) return nullptr;
   if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -303,6 +305,37 @@ TEST(Hostile, OperatorNewMayFailAtEveryCall) {
   EXPECT_GT(failures, 20);
   Arena arena;
   EXPECT_TRUE(whole_life(arena, bytes));
+}
+
+TEST(Hostile, ATokenCostsNoAllocation) {
+  const auto bytes = tiny_model();
+  Host host;
+  banter_model* const model = host.load(bytes);
+  banter_npc* const npc = host.npc(model, "P");
+  Ask ask(600, kGoOn);
+  ask.sampling.temperature = 0.8f;
+  ask.sampling.repetition_penalty = 1.1f;
+  ask.stops = {"never said", "nor this"};
+  const banter_request_id request = say(npc, "Hi", ask);
+  uint32_t tokens = 0, from = 0, to = 0;
+  int64_t before = 0, after = 0;
+  bool ended = false;
+  while (!ended) {
+    banter_event events[16];
+    uint32_t count = 0;
+    ASSERT_EQ(banter_wait(host.engine, 30000), BANTER_OK);
+    ASSERT_EQ(banter_poll(host.engine, events, sizeof events[0], 16, &count), BANTER_OK);
+    for (uint32_t i = 0; i < count; ++i) {
+      if (events[i].request != request) continue;
+      tokens += events[i].token_count;
+      ended = ended || is_terminal(events[i].kind);
+    }
+    if (tokens < 200) before = g_allocations, from = tokens;
+    if (tokens < 595) after = g_allocations, to = tokens;
+  }
+  EXPECT_EQ(tokens, 600u);
+  EXPECT_GT(to, from + 100) << "events came too coarsely to measure between them";
+  EXPECT_EQ(after - before, 0) << "allocations in " << to - from << " tokens";
 }
 
 }  // namespace

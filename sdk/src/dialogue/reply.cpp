@@ -30,6 +30,13 @@ Result<Reply> Reply::create(const text::Tokenizer& tokenizer, const ChatFormat* 
   return reply;
 }
 
+void Reply::expect_tokens(size_t count) {
+  constexpr size_t kBytesPerToken = 6;  // 3 to 4 on average; a longer reply only means that memory grows
+  text_.reserve(count * kBytesPerToken);
+  decoded_.reserve(256);
+  released_.reserve(256);
+}
+
 Verdict Reply::push(text::TokenId id, std::string& shown) {
   const bool ends = tokenizer_->is_end_of_generation(id) || (format_ != nullptr && format_->is_turn_border(id));
   const bool stops = std::find(stop_tokens_.begin(), stop_tokens_.end(), id) != stop_tokens_.end();

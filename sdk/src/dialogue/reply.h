@@ -52,6 +52,9 @@ class Reply {
   /** The reply ended for a reason outside: shows what was held back, unless a stop string was found. */
   void finish(std::string& shown);
 
+  /** Reserves memory for a reply of up to `count` tokens of ordinary length. */
+  void expect_tokens(size_t count);
+
   /** Not to be chosen as the next token. Valid until the next call. */
   std::span<const text::TokenId> banned_tokens() const { return gate_.banned_now(); }
   uint32_t rollbacks() const { return gate_.rollbacks(); }

@@ -104,6 +104,12 @@ Result<void> ModelRunner::prepare(Generation& generation) {
                                        generation.reply_options);
   if (!reply) return reply.error();
   generation.reply.emplace(std::move(*reply));
+  // Room for the whole reply, so that a token costs no allocation.
+  size_t most = static_cast<size_t>(generation.limit) - generation.prompt_tokens + 1;
+  if (generation.max_tokens != 0) most = std::min<size_t>(most, generation.max_tokens);
+  generation.reply_tokens.reserve(most);
+  generation.reply->expect_tokens(most);
+  generation.out_text.reserve(256);
   take_cache(generation);
   return {};
 }
