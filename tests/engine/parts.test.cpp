@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/command_queue.h"
+#include "engine/event_queue.h"
 #include "engine/free_list.h"
 #include "engine/latency.h"
 #include "engine/scheduler.h"
@@ -223,6 +224,52 @@ TEST(CommandQueue, ManyThreadsLoseNothing) {
     }
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(EventQueue, HoldsAllBlocksAndAllTerminalEventsInOrder) {
+  constexpr uint32_t kEvents = 300, kSlots = 100;
+  SlotTable slots;
+  ASSERT_TRUE(slots.create({}, kSlots));
+  EventQueue queue;
+  ASSERT_TRUE(queue.create({}, kEvents, slots));
+  std::vector<banter_event> events(50);
+  for (uint32_t round = 0; round < 12; ++round) {
+    std::vector<banter_request_id> expected;
+    for (uint32_t i = 0; i < kEvents; ++i) {
+      EventBlock* const block = queue.allocate();
+      ASSERT_NE(block, nullptr) << "round " << round << " event " << i;
+      block->kind = BANTER_EVENT_TEXT;
+      block->request = round * 1000 + i;
+      expected.push_back(block->request);
+      queue.push(block);
+    }
+    EXPECT_EQ(queue.allocate(), nullptr);
+    for (uint32_t i = 0; i < kSlots; ++i) {
+      const uint32_t slot = slots.acquire();
+      ASSERT_NE(slot, SlotTable::kNone);
+      slots[slot].terminal = BANTER_EVENT_DONE;
+      expected.push_back(slots.id(slot));
+      queue.push_terminal(slot);
+    }
+    EXPECT_TRUE(queue.wait(0));
+    size_t taken = 0;
+    uint32_t freed = 0, wakes = 0;
+    for (uint32_t last = 1; last > 0;) {
+      const auto polled =
+          queue.poll(reinterpret_cast<std::byte*>(events.data()), sizeof events[0], 50, [&](uint32_t) { ++freed; });
+      ASSERT_EQ(polled.code, BANTER_OK);
+      last = polled.count;
+      wakes += polled.wake_engine;
+      for (uint32_t i = 0; i < polled.count; ++i) {
+        ASSERT_LT(taken, expected.size());
+        ASSERT_EQ(events[i].request, expected[taken++]);
+      }
+    }
+    EXPECT_EQ(taken, expected.size());
+    EXPECT_EQ(freed, kSlots);
+    EXPECT_EQ(wakes, 1u);  // the engine waited for room
+    EXPECT_FALSE(queue.wait(0));
+  }
 }
 
 TEST(Signal, PostsBetweenResetAndWaitAreNotLost) {
