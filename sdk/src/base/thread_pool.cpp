@@ -71,9 +71,11 @@ bool spin_until(F&& ready) {
   }
 }
 
+constexpr uint32_t kClosed = UINT32_MAX;  // a ticket's unit: none can be claimed
+
 /** One job at a time. `ticket_` holds (job number << 32 | next unclaimed unit): a unit is claimed by incrementing it with
  *  compare-exchange, so a worker that wakes late, with an old job number, can claim nothing. The job's other fields are
- *  only written while no unit of any job is claimed or claimable, and a successful claim proves that they were read whole. */
+ *  only written while the ticket is closed and no unit is claimed, and a successful claim proves that they were read whole. */
 class Pool final : public ThreadPool {
  public:
   explicit Pool(const ThreadPoolConfig& config) : config_(config), slots_(static_cast<size_t>(config.threads) - 1) {}
@@ -111,9 +113,12 @@ class Pool final : public ThreadPool {
       return;
     }
     if (++job_ == 0) job_ = 1;  // 0 means "none" in Slot::busy
-    body_.store(body, std::memory_order_relaxed);
-    context_.store(context, std::memory_order_relaxed);
-    units_.store(static_cast<uint32_t>(units), std::memory_order_relaxed);
+    // First no unit may be claimable: a late worker that still holds the last ticket of the job before would take the new
+    // count for that job's, and claim a unit beyond its end. Release, so that who reads a new field sees the ticket closed.
+    ticket_.store(uint64_t{job_} << 32 | kClosed, std::memory_order_relaxed);
+    body_.store(body, std::memory_order_release);
+    context_.store(context, std::memory_order_release);
+    units_.store(static_cast<uint32_t>(units), std::memory_order_release);
     done_.store(0, std::memory_order_relaxed);
     ticket_.store(uint64_t{job_} << 32, std::memory_order_release);
     wake(units - 1);
@@ -168,11 +173,11 @@ class Pool final : public ThreadPool {
     uint32_t executed = 0;
     uint64_t ticket = ticket_.load(std::memory_order_acquire);
     for (;;) {
-      const Body body = body_.load(std::memory_order_relaxed);
-      void* const context = context_.load(std::memory_order_relaxed);
+      const Body body = body_.load(std::memory_order_acquire);
+      void* const context = context_.load(std::memory_order_acquire);
       if (static_cast<uint32_t>(ticket >> 32) != job) break;
       const auto unit = static_cast<uint32_t>(ticket);
-      if (unit >= units_.load(std::memory_order_relaxed)) break;
+      if (unit >= units_.load(std::memory_order_acquire)) break;
       if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
         continue;
       }
