@@ -46,13 +46,14 @@ banter_result check_ints(std::span<const IntRange> ranges) noexcept {
   return BANTER_OK;
 }
 
-banter_result read_strings(const char* field, const char* const* strings, uint32_t count, uint32_t most,
-                           std::span<const char* const>& out) noexcept {
+BANTER_GAME_THREAD banter_result read_strings(const char* field, const char* const* strings, uint32_t count,
+                                              uint32_t most, std::span<const char* const>& out) noexcept {
+  if (count == 0) return BANTER_OK;
   if (count > most) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config has %u %s; at most %u are possible.", count,
                 field, most);
   }
-  if (count > 0 && strings == nullptr) {
+  if (strings == nullptr) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.%s is NULL, but its count is %u.", field, count);
   }
   for (uint32_t i = 0; i < count; ++i) {
@@ -83,7 +84,7 @@ void log_refusal(const Caller& caller) noexcept {
   config.log.write(BANTER_LOG_WARNING, line);
 }
 
-bool is_valid_utf8(std::string_view text) noexcept {
+BANTER_GAME_THREAD bool is_valid_utf8(std::string_view text) noexcept {
   while (!text.empty()) {
     // Most text is ASCII: eight bytes at a time.
     while (text.size() >= 8) {
@@ -100,7 +101,8 @@ bool is_valid_utf8(std::string_view text) noexcept {
   return true;
 }
 
-banter_result read_text(const char* name, const char* text, size_t length, std::string_view& out) noexcept {
+BANTER_GAME_THREAD banter_result read_text(const char* name, const char* text, size_t length,
+                                           std::string_view& out) noexcept {
   out = {};
   if (text == nullptr) {
     if (length == 0 || length == BANTER_ZERO_TERMINATED) return BANTER_OK;
@@ -114,7 +116,7 @@ banter_result read_text(const char* name, const char* text, size_t length, std::
   return BANTER_OK;
 }
 
-banter_result read_sampling(const banter_sampling_config* config, Sampling& out) noexcept {
+BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* config, Sampling& out) noexcept {
   banter_sampling_config c;
   banter_sampling_config_init(&c);
   if (config != nullptr) {
@@ -184,8 +186,8 @@ banter_result read_sampling(const banter_sampling_config* config, Sampling& out)
   return BANTER_OK;
 }
 
-banter_result read_request(const banter_request_config* config, uint32_t allowed_flags,
-                           engine::Submission& out) noexcept {
+BANTER_GAME_THREAD banter_result read_request(const banter_request_config* config, uint32_t allowed_flags,
+                                              engine::Submission& out) noexcept {
   banter_request_config c;
   banter_request_config_init(&c);
   if (config != nullptr) {

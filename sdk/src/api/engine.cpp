@@ -106,8 +106,8 @@ void BANTER_CALL banter_engine_destroy(banter_engine* handle) {
   });
 }
 
-banter_result BANTER_CALL banter_poll(banter_engine* handle, banter_event* events, size_t stride, uint32_t capacity,
-                                      uint32_t* out_count) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_poll(banter_engine* handle, banter_event* events, size_t stride,
+                                                         uint32_t capacity, uint32_t* out_count) {
   return guard("banter_poll", [&](Caller& caller) -> banter_result {
     banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (out_count != nullptr) *out_count = 0;
@@ -135,8 +135,8 @@ banter_result BANTER_CALL banter_wait(banter_engine* handle, uint32_t timeout_ms
   });
 }
 
-banter_result BANTER_CALL banter_engine_get_statistics(banter_engine* handle,
-                                                       banter_engine_statistics* out_statistics) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_engine_get_statistics(banter_engine* handle,
+                                                                          banter_engine_statistics* out_statistics) {
   return guard("banter_engine_get_statistics", [&](Caller& caller) -> banter_result {
     banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;

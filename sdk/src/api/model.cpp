@@ -75,8 +75,9 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
   return BANTER_OK;
 }
 
-banter_result submit(Caller& caller, banter_model* handle, const banter_request_config* config,
-                     banter_request_id* out_request, banter::engine::Submission& submission) noexcept {
+BANTER_GAME_THREAD banter_result submit(Caller& caller, banter_model* handle, const banter_request_config* config,
+                                        banter_request_id* out_request,
+                                        banter::engine::Submission& submission) noexcept {
   using namespace banter::engine;
   if (out_request == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_request is NULL.");
   *out_request = 0;
@@ -169,8 +170,9 @@ banter_result BANTER_CALL banter_model_tokenize(banter_model* handle, const char
   });
 }
 
-banter_result BANTER_CALL banter_model_complete(banter_model* handle, const char* text, size_t text_len,
-                                                const banter_request_config* config, banter_request_id* out_request) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_model_complete(banter_model* handle, const char* text,
+                                                                   size_t text_len, const banter_request_config* config,
+                                                                   banter_request_id* out_request) {
   return guard("banter_model_complete", [&](Caller& caller) -> banter_result {
     if (out_request != nullptr) *out_request = 0;
     banter::engine::Submission submission;
@@ -180,9 +182,10 @@ banter_result BANTER_CALL banter_model_complete(banter_model* handle, const char
   });
 }
 
-banter_result BANTER_CALL banter_model_complete_tokens(banter_model* handle, const int32_t* tokens, size_t token_count,
-                                                       const banter_request_config* config,
-                                                       banter_request_id* out_request) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_model_complete_tokens(banter_model* handle, const int32_t* tokens,
+                                                                          size_t token_count,
+                                                                          const banter_request_config* config,
+                                                                          banter_request_id* out_request) {
   return guard("banter_model_complete_tokens", [&](Caller& caller) -> banter_result {
     if (out_request != nullptr) *out_request = 0;
     if (tokens == nullptr || token_count == 0 || token_count > PTRDIFF_MAX / sizeof(int32_t)) {

@@ -67,8 +67,9 @@ void BANTER_CALL banter_npc_destroy(banter_npc* handle) {
   });
 }
 
-banter_result BANTER_CALL banter_npc_say(banter_npc* handle, const char* text, size_t text_len,
-                                         const banter_request_config* config, banter_request_id* out_request) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_npc_say(banter_npc* handle, const char* text, size_t text_len,
+                                                            const banter_request_config* config,
+                                                            banter_request_id* out_request) {
   return guard("banter_npc_say", [&](Caller& caller) -> banter_result {
     if (out_request == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_request is NULL.");
     *out_request = 0;
@@ -86,7 +87,8 @@ banter_result BANTER_CALL banter_npc_say(banter_npc* handle, const char* text, s
   });
 }
 
-banter_result BANTER_CALL banter_npc_add_turn(banter_npc* handle, banter_role role, const char* text, size_t text_len) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_npc_add_turn(banter_npc* handle, banter_role role, const char* text,
+                                                                 size_t text_len) {
   return guard("banter_npc_add_turn", [&](Caller& caller) -> banter_result {
     banter::engine::NpcObject* const npc = banter::api::npc_of(handle, caller);
     if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
@@ -100,7 +102,7 @@ banter_result BANTER_CALL banter_npc_add_turn(banter_npc* handle, banter_role ro
   });
 }
 
-banter_result BANTER_CALL banter_npc_reset(banter_npc* handle) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_npc_reset(banter_npc* handle) {
   return guard("banter_npc_reset", [&](Caller& caller) -> banter_result {
     banter::engine::NpcObject* const npc = banter::api::npc_of(handle, caller);
     if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;

@@ -36,14 +36,14 @@ void BANTER_CALL banter_sampling_config_init(banter_sampling_config* config) {
   config->mirostat_eta = d.mirostat_eta;
 }
 
-void BANTER_CALL banter_request_config_init(banter_request_config* config) {
+BANTER_GAME_THREAD void BANTER_CALL banter_request_config_init(banter_request_config* config) {
   if (config == nullptr) return;
   *config = {};
   config->struct_size = sizeof *config;
   config->priority = 4;
 }
 
-banter_result BANTER_CALL banter_cancel(banter_engine* handle, banter_request_id request) {
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_cancel(banter_engine* handle, banter_request_id request) {
   return guard("banter_cancel", [&](Caller& caller) -> banter_result {
     banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
     if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;

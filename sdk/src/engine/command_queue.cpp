@@ -11,7 +11,7 @@ Result<void> CommandQueue::create(const HostAllocator& host, uint32_t capacity) 
   queue_ = std::make_unique<Queue>(blocks * Traits::BLOCK_SIZE);
   if (Result<void> made = producers_.create(host, kProducers); !made) return made;
   for (uint32_t i = 0; i < kProducers; ++i) {
-    producers_[i].token = std::make_unique<moodycamel::ProducerToken>(*queue_);
+    producers_[i].token.emplace(*queue_);
     if (!producers_[i].token->valid()) return Error{BANTER_ERROR_OUT_OF_MEMORY, "No memory for the command queue."};
   }
   const uint64_t ring = std::bit_ceil(uint64_t{capacity} + 1);
@@ -19,9 +19,8 @@ Result<void> CommandQueue::create(const HostAllocator& host, uint32_t capacity) 
   return arrived_.create(host, ring);
 }
 
-bool CommandQueue::claim(Lease& lease) {
-  // Threads start at different producers: their stacks lie apart.
-  const auto start = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&lease) >> 16);
+BANTER_GAME_THREAD bool CommandQueue::claim(Lease& lease) {
+  const uint32_t start = first_choice(lease);
   for (uint32_t i = 0; i < kProducers; ++i) {
     Producer& producer = producers_[(start + i) % kProducers];
     if (producer.busy.load(std::memory_order_relaxed)) continue;
@@ -33,7 +32,7 @@ bool CommandQueue::claim(Lease& lease) {
   return false;
 }
 
-bool CommandQueue::post(Lease& lease, Command command) {
+BANTER_GAME_THREAD bool CommandQueue::post(Lease& lease, Command command) {
   Entry entry{next_number_.fetch_add(1, std::memory_order_acq_rel), command};
   const bool posted = queue_->try_enqueue(*producers_[lease.producer_].token, entry);
   lease.release();

@@ -21,6 +21,8 @@ constexpr Refusal kTextTooLong{BANTER_ERROR_INVALID_ARGUMENT,
                                "The text with its options is larger than the whole buffer for request text; raise "
                                "text_buffer_bytes in banter_engine_config."};
 
+constexpr size_t kUsualPayload = 128;  // bytes of text that a player says
+
 size_t strings_bytes(std::span<const char* const> strings) {
   size_t bytes = 0;
   for (const char* s : strings) bytes += sizeof(uint32_t) + std::char_traits<char>::length(s);
@@ -35,29 +37,20 @@ void write_strings(ChainCursor& cursor, std::span<const char* const> strings) {
   }
 }
 
-size_t payload_bytes(const Submission& s) {
+BANTER_GAME_THREAD size_t payload_bytes(const Submission& s) {
   return s.text.size() + s.tokens.size_bytes() + s.bias_tokens.size_bytes() + s.bias_values.size_bytes() +
          s.stop_tokens.size_bytes() + strings_bytes(s.stop_strings) + strings_bytes(s.banned_strings);
 }
 
-void write_payload(ChainCursor cursor, const Submission& s) {
+BANTER_GAME_THREAD void write_payload(ChainCursor cursor, const Submission& s, size_t bytes) {
   cursor.write(s.text.data(), s.text.size());
+  if (bytes == s.text.size()) return;  // as most requests are
   cursor.write(s.tokens.data(), s.tokens.size_bytes());
   cursor.write(s.bias_tokens.data(), s.bias_tokens.size_bytes());
   cursor.write(s.bias_values.data(), s.bias_values.size_bytes());
   cursor.write(s.stop_tokens.data(), s.stop_tokens.size_bytes());
   write_strings(cursor, s.stop_strings);
   write_strings(cursor, s.banned_strings);
-}
-
-/** Asks for the cache lines of [address, address + bytes): their misses then overlap instead of adding up. */
-void prefetch_for_write(const void* address, size_t bytes) {
-#if defined(__GNUC__)
-  const auto* const start = static_cast<const char*>(address);
-  for (size_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(start + offset, 1);
-#else
-  (void)address, (void)bytes;
-#endif
 }
 
 }  // namespace
@@ -115,10 +108,13 @@ void Engine::destroy(Engine* engine) {
 
 // ---------------------------------------------------------------- requests
 
-Refusal Engine::submit(const Submission& submission, banter_request_id* out_request) {
+BANTER_GAME_THREAD Refusal Engine::submit(const Submission& submission, banter_request_id* out_request) {
+  CommandQueue::Lease lease;
+  channels_.commands.prefetch(lease);
+  channels_.slots.prefetch();
+  prefetch_for_write(&channels_.signal, 1);
   const size_t bytes = payload_bytes(submission);
   if (bytes > channels_.text.capacity_bytes()) return kTextTooLong;
-  CommandQueue::Lease lease;
   if (!channels_.commands.claim(lease)) return kBusyProducers;
   const uint32_t index = channels_.slots.acquire();
   if (index == SlotTable::kNone) return kBusySlots;
@@ -131,9 +127,9 @@ Refusal Engine::submit(const Submission& submission, banter_request_id* out_requ
       channels_.slots.release(index);
       return kBusyText;
     }
-    write_payload(ChainCursor(channels_.text, slot.chain), submission);
+    write_payload(ChainCursor(channels_.text, slot.chain), submission, bytes);
   } else {
-    write_payload(ChainCursor(slot.inline_payload, RequestSlot::kInlineBytes), submission);
+    write_payload(ChainCursor(slot.inline_payload, RequestSlot::kInlineBytes), submission, bytes);
   }
   slot.kind = submission.kind;
   slot.model = submission.model;
@@ -158,7 +154,7 @@ Refusal Engine::submit(const Submission& submission, banter_request_id* out_requ
   return {};
 }
 
-Refusal Engine::turn(NpcObject& npc, bool reset, dialogue::Role role, std::string_view text) {
+BANTER_GAME_THREAD Refusal Engine::turn(NpcObject& npc, bool reset, dialogue::Role role, std::string_view text) {
   if (text.size() > channels_.text.capacity_bytes()) return kTextTooLong;
   CommandQueue::Lease lease;
   if (!channels_.commands.claim(lease)) return kBusyProducers;
@@ -183,14 +179,14 @@ Refusal Engine::turn(NpcObject& npc, bool reset, dialogue::Role role, std::strin
   return {};
 }
 
-bool Engine::cancel(banter_request_id request) {
+BANTER_GAME_THREAD bool Engine::cancel(banter_request_id request) {
   if (!channels_.slots.cancel(request)) return false;
   channels_.cancels.fetch_add(1, std::memory_order_acq_rel);
   channels_.signal.post();
   return true;
 }
 
-void Engine::free_slot_references(uint32_t index) {
+BANTER_GAME_THREAD void Engine::free_slot_references(uint32_t index) {
   RequestSlot& slot = channels_.slots[index];
   NpcObject* const npc = std::exchange(slot.npc, nullptr);
   ModelObject* const model = std::exchange(slot.model, nullptr);
@@ -203,10 +199,16 @@ void Engine::free_slot_references(uint32_t index) {
   }
 }
 
-banter_result Engine::poll(banter_event* events, size_t stride, uint32_t capacity, uint32_t* out_count) {
+BANTER_GAME_THREAD banter_result Engine::poll(banter_event* events, size_t stride, uint32_t capacity,
+                                              uint32_t* out_count) {
   const auto polled = channels_.events.poll(reinterpret_cast<std::byte*>(events), stride, capacity,
                                             [this](uint32_t slot) { free_slot_references(slot); });
   *out_count = polled.count;
+  // A game polls, then speaks: by then the lines that a submission writes are here.
+  CommandQueue::Lease lease;
+  channels_.commands.prefetch(lease);
+  channels_.slots.prefetch_next(kUsualPayload);
+  prefetch_for_write(&channels_.signal, 1);
   if (polled.wake_engine) channels_.signal.post();
   return polled.code;
 }

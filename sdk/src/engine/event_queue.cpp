@@ -1,5 +1,7 @@
 #include "engine/event_queue.h"
 
+#include <cstddef>
+
 #include "engine/signal.h"
 
 namespace banter::engine {
@@ -49,7 +51,17 @@ void EventQueue::enqueue(Record record) {
   if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(version_, true);
 }
 
-void EventQueue::fill(const Record& record, banter_event& event) {
+BANTER_GAME_THREAD void EventQueue::prefetch(const Record& record) const {
+  if (record.terminal) {
+    prefetch_for_write(&(*slots_)[record.index], sizeof(uint64_t) * 4);
+    prefetch_for_write(&(*slots_)[record.index].terminal,
+                       offsetof(RequestSlot, message) - offsetof(RequestSlot, terminal));
+  } else {
+    prefetch_for_write(&blocks_[record.index], offsetof(EventBlock, data) + 16);
+  }
+}
+
+BANTER_GAME_THREAD void EventQueue::fill(const Record& record, banter_event& event) {
   static const char kEmpty[] = "";
   event.text = kEmpty;
   if (!record.terminal) {

@@ -3,6 +3,7 @@
 
 #include <concurrentqueue.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -77,9 +78,11 @@ class EventQueue {
     static const size_t EXPLICIT_INITIAL_INDEX_SIZE = 8192;  // × BLOCK_SIZE: all blocks and slots together
   };
   using Queue = moodycamel::ConcurrentQueue<Record, Traits>;
+  static constexpr size_t kBatch = 32;
 
   void enqueue(Record record);
   void fill(const Record& record, banter_event& event);
+  void prefetch(const Record& record) const;
   /** Forgets the delivered events; true when blocks came free that the engine waits for. */
   template <class F>
   bool give_back(F&& freed);
@@ -137,15 +140,21 @@ EventQueue::Polled EventQueue::poll(std::byte* out, size_t stride, uint32_t capa
   }
   const auto limit = static_cast<uint32_t>(delivered_.size());
   if (capacity > limit) capacity = limit;
-  Record record;
-  while (polled.count < capacity && queue_->try_dequeue_from_producer(*producer_, record)) {
-    banter_event event{};
-    fill(record, event);
-    std::byte* const at = out + polled.count * stride;
-    std::memcpy(at, &event, sizeof event);
-    if (stride > sizeof event) std::memset(at + sizeof event, 0, stride - sizeof event);
-    delivered_[delivered_count_++] = record;
-    ++polled.count;
+  while (polled.count < capacity) {
+    Record records[kBatch];
+    const size_t wanted = std::min<size_t>(kBatch, capacity - polled.count);
+    const size_t taken = queue_->try_dequeue_bulk_from_producer(*producer_, records, wanted);
+    for (size_t i = 0; i < taken; ++i) prefetch(records[i]);
+    for (size_t i = 0; i < taken; ++i) {
+      banter_event event{};
+      fill(records[i], event);
+      std::byte* const at = out + polled.count * stride;
+      std::memcpy(at, &event, sizeof event);
+      if (stride > sizeof event) std::memset(at + sizeof event, 0, stride - sizeof event);
+      delivered_[delivered_count_++] = records[i];
+      ++polled.count;
+    }
+    if (taken < wanted) break;
   }
   waiting_.fetch_sub(polled.count, std::memory_order_acq_rel);
   polling_.store(false, std::memory_order_release);

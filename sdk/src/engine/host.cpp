@@ -18,7 +18,7 @@ void HostAllocator::deallocate(void* memory, size_t bytes, size_t alignment) con
   }
 }
 
-uint64_t now_ns() {
+BANTER_GAME_THREAD uint64_t now_ns() {
   return static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
           .count());

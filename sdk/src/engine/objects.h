@@ -74,6 +74,7 @@ struct NpcObject {
   ObjectMagic magic = ObjectMagic::kNpc;
   Engine* engine = nullptr;
   ModelObject* model = nullptr;
+  void* user_data = nullptr;
   std::atomic<uint32_t> references{1};
   Notice created, destroyed, unused;
 
@@ -83,7 +84,6 @@ struct NpcObject {
   bool has_sampling = false;
   SamplingSettings sampling;
   std::vector<std::pair<int32_t, float>> logit_bias;
-  void* user_data = nullptr;
 
   // Engine thread:
   std::unique_ptr<NpcState> state;  // from its first request or turn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -68,6 +69,12 @@ class SlotTable {
     return free_.create(host, count);
   }
 
+  void prefetch() const { free_.prefetch(); }
+  /** Brings what the next request will write into the cache, for a payload of `bytes`. */
+  void prefetch_next(size_t bytes) const {
+    const uint32_t index = free_.peek();
+    if (index < slots_.size()) prefetch_for_write(&slots_[index], bytes + offsetof(RequestSlot, inline_payload));
+  }
   uint32_t acquire() { return free_.acquire(); }
   /** The slot's id dies; whoever holds the slot calls it, once. */
   void release(uint32_t index) {
@@ -78,6 +85,7 @@ class SlotTable {
   }
 
   RequestSlot& operator[](uint32_t index) { return slots_[index]; }
+  const RequestSlot& operator[](uint32_t index) const { return slots_[index]; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
   banter_request_id id(uint32_t index) const {
     return slots_[index].state.load(std::memory_order_relaxed) >> 2 << kIndexBits | index;
