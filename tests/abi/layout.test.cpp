@@ -55,6 +55,7 @@ void configs(Table& table) {
   FIELD(banter_engine_config, alloc_user_data);
   FIELD(banter_engine_config, log);
   FIELD(banter_engine_config, log_user_data);
+  FIELD(banter_engine_config, swap_budget_bytes);
   STRUCT(banter_model_config);
   FIELD(banter_model_config, struct_size);
   FIELD(banter_model_config, flags);
@@ -117,6 +118,8 @@ void configs(Table& table) {
   FIELD(banter_request_config, stop_token_count);
   FIELD(banter_request_config, reserved0);
   FIELD(banter_request_config, user_data);
+  FIELD(banter_request_config, deadline_ms);
+  FIELD(banter_request_config, reserved1);
 }
 
 void results(Table& table) {
@@ -208,6 +211,10 @@ void functions(Table& table) {
   FIELD(banter_api, npc_say);
   FIELD(banter_api, npc_add_turn);
   FIELD(banter_api, npc_reset);
+  FIELD(banter_api, engine_set_frame_budget);
+  FIELD(banter_api, engine_begin_frame);
+  FIELD(banter_api, engine_set_cpu_share);
+  FIELD(banter_api, engine_set_paused);
 }
 
 TEST(Layout, IsTheCommittedTable) {

@@ -120,7 +120,8 @@ TEST_F(Talk, SecondTurnPrefillsOnlyWhatIsNew) {
                                         "<|im_end|>\n<|im_start|>user\nTwo<|im_end|>\n"
                                         "<|im_start|>assistant\n");
   // The same conversation from nothing gives the same reply: the cache changes nothing.
-  banter_npc* const fresh = host.npc(model, "A persona of some length, so that there is something to keep.");
+  banter_model* const cold = host.load(tiny_model(), [](auto& c) { c.flags = BANTER_MODEL_NO_PREFIX_SHARING; });
+  banter_npc* const fresh = host.npc(cold, "A persona of some length, so that there is something to keep.");
   ASSERT_EQ(banter_npc_add_turn(fresh, BANTER_ROLE_USER, "One", 3), BANTER_OK);
   ASSERT_EQ(banter_npc_add_turn(fresh, BANTER_ROLE_ASSISTANT, first.text.data(), first.text.size()), BANTER_OK);
   const Outcome again = host.finish(say(fresh, "Two", Ask(8, BANTER_REQUEST_REPORT_PROMPT)));

@@ -110,6 +110,37 @@ BANTER_API banter_result BANTER_CALL banter_cancel(banter_engine* engine, banter
 BANTER_API banter_result BANTER_CALL banter_engine_get_statistics(banter_engine* engine,
                                                                   banter_engine_statistics* out_statistics);
 
+/** Limits how long the engine computes in each frame of the game, so that frames keep their time. Steps are cut to fit, as
+ *  far as measured costs allow; where a single step takes longer (a large model on a CPU), following frames are left out
+ *  until the average holds. Tell frames with banter_engine_begin_frame(); without, 60 a second are assumed.
+ *  @param milliseconds  [0, 1000]; 0: no limit, the default
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_set_frame_budget(banter_engine* engine, float milliseconds);
+
+/** A frame of the game begins: the engine may compute for another frame budget. Best called right after the frame's heavy
+ *  work has been submitted.
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks, allocates nothing.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_begin_frame(banter_engine* engine);
+
+/** Leaves all but a share of the time to others: the engine's threads compute for at most `share` of the time.
+ *  @param share  (0, 1]; 1: no limit, the default
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_set_cpu_share(banter_engine* engine, float share);
+
+/** Stops and resumes computing, after at most the step in progress. While paused, requests are taken, cancelled and fail
+ *  at their deadline as ever, loads go on; no tokens come.
+ *  @param paused  1 or 0
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_set_paused(banter_engine* engine, uint32_t paused);
+
 /* ------------------------------------------------------------------ model */
 
 /** Fills `config` with defaults and its size.
@@ -265,6 +296,10 @@ typedef struct banter_api {
                                       banter_request_id*);
   banter_result(BANTER_CALL* npc_add_turn)(banter_npc*, banter_role, const char*, size_t);
   banter_result(BANTER_CALL* npc_reset)(banter_npc*);
+  banter_result(BANTER_CALL* engine_set_frame_budget)(banter_engine*, float);
+  banter_result(BANTER_CALL* engine_begin_frame)(banter_engine*);
+  banter_result(BANTER_CALL* engine_set_cpu_share)(banter_engine*, float);
+  banter_result(BANTER_CALL* engine_set_paused)(banter_engine*, uint32_t);
 } banter_api;
 
 /** The function table: the one symbol a host that loads the library at run time needs.

@@ -30,6 +30,7 @@ enum {
   BANTER_ERROR_VERSION = 12,         /**< Header and library do not match. */
   BANTER_ERROR_BACKEND = 13,         /**< The compute backend failed. */
   BANTER_ERROR_INTERNAL = 14,        /**< A fault of ours; please report it. */
+  BANTER_ERROR_DEADLINE = 15,        /**< The reply could not begin in time. */
 
   /* Details. */
   BANTER_ERROR_FILE_NOT_FOUND = BANTER_DETAIL(BANTER_ERROR_IO, 1),

@@ -107,6 +107,8 @@ typedef struct banter_engine_config {
   void* alloc_user_data;
   banter_log_fn log; /**< NULL: silent. */
   void* log_user_data;
+  uint64_t swap_budget_bytes; /**< For each model: host memory for KV pages that its pool has no room for and that are
+                                 cheaper to copy than to compute again. 0: none. */
 } banter_engine_config;
 
 /** Bits of banter_engine_config::flags. */
@@ -127,8 +129,8 @@ typedef struct banter_engine_statistics {
   uint32_t requests_active;   /**< Queued or running now. */
   uint32_t models_loaded;
   uint64_t weight_bytes;
-  uint64_t kv_bytes_total; /**< KV pools of all models. */
-  uint64_t kv_bytes_used;
+  uint64_t kv_bytes_total;    /**< KV pools of all models. */
+  uint64_t kv_bytes_used;     /**< Held by running requests and idle characters; cached prefixes of nobody apart. */
   uint64_t busy_microseconds; /**< Time the engine thread spent computing. */
   uint64_t events_delayed;    /**< Times the engine waited for a poll because the event queue was full. */
 } banter_engine_statistics;
@@ -138,7 +140,7 @@ typedef struct banter_engine_statistics {
 /** Where a model comes from and how much it may hold. See banter_model_config_init(). */
 typedef struct banter_model_config {
   uint32_t struct_size;
-  uint32_t flags;   /**< Reserved, 0. */
+  uint32_t flags;   /**< BANTER_MODEL_… bits. */
   const char* path; /**< Path of a GGUF file (UTF-8), or the name that `io` understands. */
   size_t path_len;
   const void* memory; /**< Instead of a path: the whole file in memory, which must stay until MODEL_READY, FAILED or
@@ -153,6 +155,12 @@ typedef struct banter_model_config {
   uint64_t kv_budget_bytes; /**< Size of the KV pool. 0: enough for eight full conversations, at most 1 GiB. */
   void* user_data;          /**< Comes back in this model's events. */
 } banter_model_config;
+
+/** Bits of banter_model_config::flags. */
+enum {
+  BANTER_MODEL_NO_PREFIX_SHARING = 1 /**< Every character computes its whole prompt itself. For comparisons: replies are
+                                        the same with and without. */
+};
 
 /** Facts about a loaded model; see banter_model_get_info(). Strings are borrowed until the model is released. */
 typedef struct banter_model_info {
@@ -236,8 +244,12 @@ typedef struct banter_request_config {
   const char* const* banned_strings;
   const int32_t* stop_tokens; /**< Further tokens that end the reply. At most 64. */
   uint32_t stop_token_count;
-  uint32_t reserved0; /**< 0. */
-  void* user_data;    /**< Comes back in this request's events; NULL: the character's. */
+  uint32_t reserved0;   /**< 0. */
+  void* user_data;      /**< Comes back in this request's events; NULL: the character's. */
+  uint32_t deadline_ms; /**< The reply must begin within this time of the call, or the request fails with
+                           BANTER_ERROR_DEADLINE: for words that would come too late. Among equals in priority the
+                           earliest deadline goes first. 0: none. */
+  uint32_t reserved1;   /**< 0. */
 } banter_request_config;
 
 /** Bits of banter_request_config::flags. */

@@ -197,7 +197,9 @@ BANTER_GAME_THREAD banter_result read_request(const banter_request_config* confi
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
                 "banter_request_config.flags has bits (0x%x) that this call does not know.", c.flags & ~allowed_flags);
   }
-  if (c.reserved0 != 0) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.reserved0 must be 0.");
+  if (c.reserved0 != 0 || c.reserved1 != 0) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.reserved0 and reserved1 must be 0.");
+  }
   if (c.priority < 0 || c.priority > 7) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.priority is %d; give a value in [0, 7].",
                 c.priority);
@@ -218,6 +220,7 @@ BANTER_GAME_THREAD banter_result read_request(const banter_request_config* confi
   out.flags = c.flags;
   out.max_tokens = c.max_tokens;
   out.priority = c.priority;
+  out.deadline_ms = c.deadline_ms;
   if (c.user_data != nullptr) out.user_data = c.user_data;
   if (c.sampling != nullptr) {
     Sampling sampling;

@@ -58,6 +58,7 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
   if (c.max_events != 0) out.max_events = c.max_events;
   if (c.text_buffer_bytes != 0) out.text_buffer_bytes = c.text_buffer_bytes;
   if (c.step_tokens != 0) out.step_tokens = c.step_tokens;
+  out.swap_budget_bytes = c.swap_budget_bytes;
   if (c.alloc != nullptr) out.host = banter::engine::HostAllocator(c.alloc, c.free, c.alloc_user_data);
   out.log = banter::engine::Log(c.log, c.log_user_data);
   return BANTER_OK;
@@ -144,6 +145,50 @@ BANTER_GAME_THREAD banter_result BANTER_CALL banter_engine_get_statistics(banter
     banter_engine_statistics statistics = {};
     engine->statistics(statistics);
     return banter::api::write_struct("banter_engine_statistics", statistics, out_statistics);
+  });
+}
+
+banter_result BANTER_CALL banter_engine_set_frame_budget(banter_engine* handle, float milliseconds) {
+  return guard("banter_engine_set_frame_budget", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (!(milliseconds >= 0 && milliseconds <= 1000)) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "milliseconds is %g; give a value in [0, 1000].",
+                  static_cast<double>(milliseconds));
+    }
+    engine->set_frame_budget(static_cast<uint64_t>(static_cast<double>(milliseconds) * 1e6));
+    return BANTER_OK;
+  });
+}
+
+BANTER_GAME_THREAD banter_result BANTER_CALL banter_engine_begin_frame(banter_engine* handle) {
+  return guard("banter_engine_begin_frame", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    engine->begin_frame();
+    return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_engine_set_cpu_share(banter_engine* handle, float share) {
+  return guard("banter_engine_set_cpu_share", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (!(share > 0 && share <= 1)) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "share is %g; give a value in (0, 1].", static_cast<double>(share));
+    }
+    engine->set_share(share);
+    return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_engine_set_paused(banter_engine* handle, uint32_t paused) {
+  return guard("banter_engine_set_paused", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (paused > 1) return fail(BANTER_ERROR_INVALID_ARGUMENT, "paused is %u; give 0 or 1.", paused);
+    engine->set_paused(paused == 1);
+    return BANTER_OK;
   });
 }
 

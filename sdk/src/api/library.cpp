@@ -34,6 +34,10 @@ constexpr banter_api kApi = {
     banter_npc_say,
     banter_npc_add_turn,
     banter_npc_reset,
+    banter_engine_set_frame_budget,
+    banter_engine_begin_frame,
+    banter_engine_set_cpu_share,
+    banter_engine_set_paused,
 };
 
 }  // namespace
@@ -68,6 +72,7 @@ const char* BANTER_CALL banter_result_name(banter_result code) {
     BANTER_NAME(BANTER_ERROR_VERSION);
     BANTER_NAME(BANTER_ERROR_BACKEND);
     BANTER_NAME(BANTER_ERROR_INTERNAL);
+    BANTER_NAME(BANTER_ERROR_DEADLINE);
     BANTER_NAME(BANTER_ERROR_FILE_NOT_FOUND);
     BANTER_NAME(BANTER_ERROR_FILE_TRUNCATED);
     BANTER_NAME(BANTER_ERROR_NOT_A_MODEL);

@@ -54,8 +54,9 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
   banter_model_config c;
   banter_model_config_init(&c);
   if (const banter_result code = banter::api::read_struct("banter_model_config", in, c)) return code;
-  if (c.flags != 0 || c.reserved0 != 0) {
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config.flags and reserved0 must be 0.");
+  if ((c.flags & ~uint32_t{BANTER_MODEL_NO_PREFIX_SHARING}) != 0 || c.reserved0 != 0) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_model_config.flags has unknown bits (0x%x), or reserved0 is not 0.", c.flags);
   }
   if (const banter_result code = read_source(c, source)) return code;
   std::string_view chat_template;
@@ -71,6 +72,7 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
   settings.chat_template.assign(chat_template);
   settings.context_tokens = static_cast<int32_t>(c.context_tokens);
   settings.kv_budget_bytes = c.kv_budget_bytes;
+  settings.share_prefixes = (c.flags & BANTER_MODEL_NO_PREFIX_SHARING) == 0;
   user_data = c.user_data;
   return BANTER_OK;
 }

@@ -28,6 +28,7 @@ struct EngineConfig {
   uint32_t max_events = 4096;
   uint64_t text_buffer_bytes = 1 << 20;
   int32_t step_tokens = 256;
+  uint64_t swap_budget_bytes = 0;
   HostAllocator host;
   Log log;
 };
@@ -60,6 +61,14 @@ struct Figures {
   std::atomic<uint64_t> busy_ns{0}, events_delayed{0};
 };
 
+/** What the host changes while the engine runs. Written by any thread, read by the engine thread. */
+struct Controls {
+  std::atomic<uint64_t> frame_budget_ns{0};
+  std::atomic<float> share{1.0f};
+  std::atomic<bool> is_paused{false};
+  std::atomic<uint64_t> frames{0};  // begun since the engine's creation
+};
+
 struct Channels {
   EngineConfig config;
   SlotTable slots;
@@ -72,6 +81,7 @@ struct Channels {
   Signal signal;                     // wakes the engine thread
   std::atomic<uint64_t> cancels{0};  // changes with every cancel()
   std::atomic<bool> stop{false};
+  Controls controls;
   Figures figures;
 
   Result<void> create(const EngineConfig& engine_config) {

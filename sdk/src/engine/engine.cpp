@@ -137,6 +137,7 @@ BANTER_GAME_THREAD Refusal Engine::submit(const Submission& submission, banter_r
   slot.user_data = submission.user_data;
   slot.flags = submission.flags;
   slot.max_tokens = submission.max_tokens;
+  slot.deadline_ms = submission.deadline_ms;
   slot.priority = static_cast<int8_t>(submission.priority);
   slot.has_sampling = submission.has_sampling;
   if (submission.has_sampling) slot.sampling = submission.sampling;
@@ -211,6 +212,26 @@ BANTER_GAME_THREAD banter_result Engine::poll(banter_event* events, size_t strid
   prefetch_for_write(&channels_.signal, 1);
   if (polled.wake_engine) channels_.signal.post();
   return polled.code;
+}
+
+void Engine::set_frame_budget(uint64_t ns) {
+  channels_.controls.frame_budget_ns.store(ns, std::memory_order_relaxed);
+  channels_.signal.post();
+}
+
+BANTER_GAME_THREAD void Engine::begin_frame() {
+  channels_.controls.frames.fetch_add(1, std::memory_order_release);
+  channels_.signal.post();
+}
+
+void Engine::set_share(float share) {
+  channels_.controls.share.store(share, std::memory_order_relaxed);
+  channels_.signal.post();
+}
+
+void Engine::set_paused(bool paused) {
+  channels_.controls.is_paused.store(paused, std::memory_order_release);
+  channels_.signal.post();
 }
 
 void Engine::statistics(banter_engine_statistics& out) const {

@@ -44,6 +44,12 @@ class Engine {
   Refusal turn(NpcObject& npc, bool reset, dialogue::Role role, std::string_view text);
   bool cancel(banter_request_id request);
   banter_result poll(banter_event* events, size_t stride, uint32_t capacity, uint32_t* out_count);
+  // Controls: take effect with the next step.
+  void set_frame_budget(uint64_t ns);
+  void begin_frame();
+  void set_share(float share);
+  void set_paused(bool paused);
+
   bool wait(uint32_t timeout_ms) { return channels_.events.wait(timeout_ms); }
   void statistics(banter_engine_statistics& out) const;
 

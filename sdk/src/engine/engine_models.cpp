@@ -77,6 +77,7 @@ void EngineThread::start_load(ModelObject& model) {
   settings.threads.affinity_mask = config.affinity_mask;
   settings.threads.low_priority = config.low_priority;
   settings.step_tokens = config.step_tokens;
+  settings.swap_budget_bytes = config.swap_budget_bytes;
   settings.max_sequences = static_cast<int32_t>(std::min<uint32_t>(config.max_requests, 64));
   settings.memory_left = UINT64_MAX;
   if (config.memory_budget_bytes != 0) {

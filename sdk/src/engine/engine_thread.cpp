@@ -28,7 +28,7 @@ void EngineThread::run() {
       channels_.config.log.write(BANTER_LOG_ERROR, ran.error().message);
       channels_.signal.wait_for(10);
     } else if (!worked && !channels_.stop.load(std::memory_order_acquire)) {
-      channels_.signal.wait();
+      sleep();
     }
   }
   loader_.stop();
@@ -38,11 +38,64 @@ bool EngineThread::iterate() {
   take_commands();
   look_for_cancels();
   look_after_loads();
+  expire_requests();
   flush();
-  const bool worked = step_models();
+  read_controls();
+  wake_at_ = UINT64_MAX;
+  bool worked = false;
+  if (!channels_.controls.is_paused.load(std::memory_order_acquire)) {
+    const uint64_t now = now_ns();
+    const uint64_t allowance = pacer_.allowance(now);
+    if (allowance > 0) {
+      worked = step_models(allowance);
+      if (worked) pacer_.spend(now_ns() - now);
+    } else if (has_work()) {
+      wake_at_ = pacer_.wake_at(now);
+    }
+  }
   update_figures();
   if (worked) flush();
   return worked;
+}
+
+void EngineThread::read_controls() {
+  const Controls& controls = channels_.controls;
+  const uint64_t now = now_ns();
+  const uint64_t budget = controls.frame_budget_ns.load(std::memory_order_relaxed);
+  if (budget != std::exchange(frame_budget_ns_, budget)) pacer_.set_frame_budget(budget, now);
+  const float share = controls.share.load(std::memory_order_relaxed);
+  if (share != std::exchange(share_, share)) pacer_.set_share(static_cast<double>(share), now);
+  const uint64_t frames = controls.frames.load(std::memory_order_acquire);
+  if (frames != frames_seen_) pacer_.frames(frames - std::exchange(frames_seen_, frames), now);
+}
+
+/** Until a signal, until the pacer lets a step begin, or until a deadline passes. */
+void EngineThread::sleep() {
+  uint64_t until = wake_at_;
+  for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->runner != nullptr) until = std::min(until, model->runner->next_deadline());
+  }
+  if (until == UINT64_MAX) return channels_.signal.wait();
+  const uint64_t now = now_ns();
+  const uint64_t ms = until > now ? (until - now + 999'999) / 1'000'000 : 0;
+  if (ms > 0) channels_.signal.wait_for(static_cast<uint32_t>(std::min<uint64_t>(ms, 60'000)));
+}
+
+bool EngineThread::has_work() const {
+  for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->runner != nullptr && model->runner->has_work()) return true;
+  }
+  return false;
+}
+
+void EngineThread::expire_requests() {
+  const uint64_t now = now_ns();
+  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    ModelRunner* const runner = model->runner.get();
+    if (runner == nullptr || runner->next_deadline() > now) continue;
+    runner->expire(now);
+    for (size_t i = 0; i < runner->ended().size(); ++i) finish(*runner->ended()[i]);
+  }
 }
 
 // ---------------------------------------------------------------- commands and notices
@@ -344,13 +397,13 @@ void EngineThread::flush() {
   }
 }
 
-bool EngineThread::step_models() {
+bool EngineThread::step_models(uint64_t allowance_ns) {
   bool worked = false;
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     ModelRunner* const runner = model->runner.get();
     if (runner == nullptr || !runner->has_work()) continue;
     const Result<void> stepped = guarded([&]() -> Result<void> {
-      worked = runner->step() || worked;
+      worked = runner->step(allowance_ns) || worked;
       return {};
     });
     if (!stepped) {

@@ -12,6 +12,7 @@
 #include "engine/loader.h"
 #include "engine/model_runner.h"
 #include "engine/objects.h"
+#include "engine/pacer.h"
 
 namespace banter::engine {
 
@@ -27,7 +28,9 @@ class EngineThread {
   void destroy_objects();
 
  private:
+  /** True: look again at once. False: sleep until a signal, or until wake_at_. */
   bool iterate();
+  void read_controls();
 
   // Commands and notices.
   void take_commands();
@@ -78,7 +81,10 @@ class EngineThread {
   /** The generation has its terminal event: retires it and hands it to flush(). */
   void finish(Generation& generation);
   void flush();
-  bool step_models();
+  bool step_models(uint64_t allowance_ns);
+  void expire_requests();
+  bool has_work() const;
+  void sleep();
   Generation* load_generation(ModelObject& model);
 
   Channels& channels_;
@@ -92,6 +98,10 @@ class EngineThread {
   ModelObject* models_ = nullptr;                         // all, tracked
   NpcObject* npcs_ = nullptr;
   Notice* notices_ = nullptr;  // taken, not applied yet: their barrier is not reached
+  Pacer pacer_;
+  uint64_t frame_budget_ns_ = 0, frames_seen_ = 0;
+  float share_ = 1;
+  uint64_t wake_at_ = UINT64_MAX;
   uint64_t arrivals_ = 0;
   uint64_t cancels_seen_ = 0;
 };

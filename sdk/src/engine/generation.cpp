@@ -193,6 +193,7 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   generation->max_tokens = slot.max_tokens;
   generation->priority = slot.priority;
   generation->submitted_ns = slot.submitted_ns;
+  if (slot.deadline_ms != 0) generation->deadline_ns = slot.submitted_ns + uint64_t{slot.deadline_ms} * 1'000'000;
 
   const bool npc_sampling = !slot.has_sampling && slot.npc != nullptr && slot.npc->has_sampling;
   generation->params = params_of(slot.has_sampling ? slot.sampling

@@ -30,7 +30,9 @@ struct Generation {
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
   int32_t priority = 0;
-  uint64_t arrival = 0;  // order of submission
+  uint64_t arrival = 0;               // order of submission
+  uint64_t deadline_ns = UINT64_MAX;  // by which its first token must be there
+  uint64_t waited_ns = 0;             // in which it could have gone on and did not
   std::string text;
   std::vector<text::TokenId> input_tokens;
   sampling::SamplingParams params;
@@ -49,6 +51,7 @@ struct Generation {
   std::optional<dialogue::Reply> reply;
   uint64_t served_step = 0;
   bool admitted = false;  // may take pages
+  uint32_t preemptions = 0;
 
   // On the way to the host.
   std::string out_text;

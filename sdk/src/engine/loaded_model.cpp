@@ -91,6 +91,10 @@ Result<void> create_pool(LoadedModel& loaded, const LoadSettings& settings) {
   auto pool = kv::PagePool::create(*loaded.backend, groups, budget);
   if (!pool) return pool.error();
   loaded.pool = std::move(*pool);
+  auto prefixes = kv::PrefixIndex::create(*loaded.pool, settings.swap_budget_bytes);
+  if (!prefixes) return prefixes.error();
+  loaded.prefixes = std::move(*prefixes);
+  loaded.prefixes->set_enabled(settings.share_prefixes);
   loaded.kv_bytes = static_cast<uint64_t>(loaded.pool->total_pages()) * loaded.pool->page_stride();
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].window != 0) continue;

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "dialogue/chat_format.h"
 #include "kv/page_pool.h"
+#include "kv/prefix_index.h"
 #include "model/model.h"
 #include "ops/backend.h"
 #include "sampling/sampler.h"
@@ -30,11 +31,13 @@ struct LoadSettings {
   banter_backend backend = BANTER_BACKEND_AUTO;
   ThreadPoolConfig threads;
   int32_t step_tokens = 256;
-  int32_t max_sequences = 64;    // that want a token in one step
-  int32_t context_tokens = 0;    // 0: the model's own, at most 8192
-  uint64_t kv_budget_bytes = 0;  // 0: eight full conversations, at most 1 GiB
-  uint64_t memory_left = 0;      // of the engine's budget; UINT64_MAX: no budget
-  std::string chat_template;     // instead of the model's
+  int32_t max_sequences = 64;      // that want a token in one step
+  int32_t context_tokens = 0;      // 0: the model's own, at most 8192
+  uint64_t kv_budget_bytes = 0;    // 0: eight full conversations, at most 1 GiB
+  uint64_t swap_budget_bytes = 0;  // host memory for KV pages that the pool has no room for
+  uint64_t memory_left = 0;        // of the engine's budget; UINT64_MAX: no budget
+  bool share_prefixes = true;
+  std::string chat_template;  // instead of the model's
 };
 
 /** Everything of one model. Its threads are its own, so that loading one model does not hold up another. Made by the
@@ -45,6 +48,7 @@ struct LoadedModel {
   std::unique_ptr<model::Model> model;
   std::unique_ptr<dialogue::ChatFormat> format;
   std::unique_ptr<kv::PagePool> pool;
+  std::unique_ptr<kv::PrefixIndex> prefixes;  // of the pool
   std::shared_ptr<sampling::Workspace> workspace;
   std::vector<text::TokenId> unused_tokens;  // never sampled
   int32_t context_tokens = 0;                // longest conversation that model and pool hold

@@ -2,60 +2,50 @@
 
 #include <algorithm>
 
+#include "engine/pacer.h"
+
 namespace banter::engine {
 namespace {
 
-/** How long a step may take while somebody's reply streams: prefill chunks are cut to fit. */
-constexpr double kStreamingStepNs = 100e6;
-constexpr int32_t kLeastPrefillRows = 16;
+/** While replies stream, a step may take this many times what their own rows take: prefill chunks are cut to fit. */
+constexpr double kStreamingSlowdown = 1.8;
+/** The same where the prompt is more important than all that streams. */
+constexpr double kUrgentStepNs = 100e6;
+constexpr int32_t kLeastPrefillRows = 4;
 /** Text of this size waiting for a poll pauses its generation. */
 constexpr size_t kMostWaitingText = 4096;
 constexpr int32_t kDefaultReserve = 256;
+constexpr const char* kDeadlinePassed = "The deadline passed before the reply could begin.";
+/** A generation that could go on and does not rises by one level of priority in this time. */
+constexpr uint64_t kAgeingNs = 2'000'000'000;
+constexpr int32_t kHighestPriority = 7;
+
+int32_t aged_priority(const Generation& generation) {
+  const uint64_t levels = std::min<uint64_t>(generation.waited_ns / kAgeingNs, kHighestPriority);
+  return std::min(kHighestPriority, generation.priority + static_cast<int32_t>(levels));
+}
 
 }  // namespace
 
 ModelRunner::ModelRunner(Channels& channels, std::unique_ptr<LoadedModel> loaded)
-    : channels_(channels), loaded_(std::move(loaded)) {
+    : channels_(channels),
+      loaded_(std::move(loaded)),
+      allocator_(*loaded_->pool, *loaded_->prefixes, loaded_->chunk_tokens) {
   const auto sequences = static_cast<size_t>(loaded_->model->max_logit_rows()) * 2;
   running_.reserve(sequences);
   ended_.reserve(sequences);
   candidates_.reserve(sequences);
   scratch_.reserve(sequences);
-  order_.reserve(sequences);
+  ranked_.reserve(sequences);
   batch_.chunks.reserve(sequences);
   batch_generations_.reserve(sequences);
   banned_.reserve(loaded_->unused_tokens.size() + 256);
 }
 
-ModelRunner::~ModelRunner() {
-  // Pages go back to the pool before it goes.
-  while (npcs_ != nullptr) forget(*npcs_);
-}
-
-void ModelRunner::remember(NpcObject& npc) {
-  NpcState& state = *npc.state;
-  state.previous = nullptr;
-  state.next = npcs_;
-  if (npcs_ != nullptr) npcs_->state->previous = &npc;
-  npcs_ = &npc;
-}
-
-void ModelRunner::forget(NpcObject& npc) {
-  NpcState& state = *npc.state;
-  if (state.previous != nullptr) {
-    state.previous->state->next = state.next;
-  } else if (npcs_ == &npc) {
-    npcs_ = state.next;
-  }
-  if (state.next != nullptr) state.next->state->previous = state.previous;
-  state.previous = state.next = nullptr;
-  state.cache.reset();
-  state.cached.clear();
-}
-
 uint64_t ModelRunner::kv_bytes_used() const {
   const kv::PagePool& pool = *loaded_->pool;
-  return static_cast<uint64_t>(pool.total_pages() - pool.free_pages()) * pool.page_stride();
+  const int32_t held = pool.total_pages() - pool.free_pages() - loaded_->prefixes->cached_pages();
+  return static_cast<uint64_t>(held) * pool.page_stride();
 }
 
 size_t ModelRunner::turn_bytes_limit() const {
@@ -82,6 +72,7 @@ void ModelRunner::begin(Generation& generation) {
 }
 
 Result<void> ModelRunner::prepare(Generation& generation) {
+  if (now_ns() >= generation.deadline_ns) return Error{BANTER_ERROR_DEADLINE, kDeadlinePassed};
   generation.limit = context_of(generation);
   if (Result<void> made = make_prompt(generation); !made) return made;
   generation.prompt_tokens = generation.tokens.size();
@@ -159,7 +150,8 @@ Result<void> ModelRunner::make_prompt(Generation& generation) {
   return {};
 }
 
-/** Finds what of the prompt is cached already. At least its last token is computed again: its logits are needed. */
+/** Keeps what the character's own cache has of the prompt. The prefix index is asked later, when the generation's turn
+ *  comes: until then others may have computed what it needs. */
 void ModelRunner::take_cache(Generation& generation) {
   if (generation.npc == nullptr) {
     generation.own_cache.emplace(*loaded_->pool, generation.limit);
@@ -172,9 +164,8 @@ void ModelRunner::take_cache(Generation& generation) {
   const size_t most = std::min(generation.tokens.size() - 1, state.cached.size());
   size_t same = 0;
   while (same < most && state.cached[same] == generation.tokens[same]) ++same;
-  const int32_t kept = generation.cache->truncate(static_cast<int32_t>(same));
+  generation.cache->truncate(static_cast<int32_t>(same));
   state.cached.clear();
-  generation.cached_tokens = static_cast<uint32_t>(kept);
 }
 
 void ModelRunner::retire(Generation& generation) {
@@ -183,6 +174,7 @@ void ModelRunner::retire(Generation& generation) {
   if (generation.cache == nullptr) return;
   // Pages first: what needs memory comes last, so that a failure leaves only the conversation behind.
   generation.cache->truncate(generation.cache->length());
+  loaded_->prefixes->insert(generation.tokens, *generation.cache, step_, true);
   const auto computed = static_cast<size_t>(generation.cache->length());
   generation.cache = nullptr;
   generation.own_cache.reset();
@@ -200,11 +192,28 @@ void ModelRunner::retire(Generation& generation) {
 
 // ---------------------------------------------------------------- steps
 
-bool ModelRunner::step() {
+uint64_t ModelRunner::next_deadline() const {
+  uint64_t earliest = UINT64_MAX;
+  for (const Generation* generation : running_) {
+    if (generation->reply_tokens.empty()) earliest = std::min(earliest, generation->deadline_ns);
+  }
+  return earliest;
+}
+
+void ModelRunner::expire(uint64_t now) {
+  ended_.clear();
+  for (Generation* generation : running_) {
+    if (now < generation->deadline_ns || !generation->reply_tokens.empty()) continue;
+    end_with(*generation, BANTER_EVENT_FAILED, BANTER_ERROR_DEADLINE, BANTER_FINISH_NONE, kDeadlinePassed);
+    ended_.push_back(generation);
+  }
+}
+
+bool ModelRunner::step(uint64_t allowance_ns) {
   ended_.clear();
   if (running_.empty()) return false;
   const uint64_t started = now_ns();
-  collect_candidates();
+  collect_candidates(allowance_ns);
   build_batch();
   if (batch_.chunks.empty()) return false;
   ++step_;
@@ -219,47 +228,71 @@ bool ModelRunner::step() {
   return true;
 }
 
-void ModelRunner::collect_candidates() {
+void ModelRunner::collect_candidates(uint64_t allowance_ns) {
   candidates_.clear();
-  bool streaming = false;
+  ranked_.clear();
   for (Generation* generation : running_) {
     Candidate candidate;
-    candidate.priority = generation->priority;
+    candidate.priority = aged_priority(*generation);
+    candidate.deadline_ns = generation->reply_tokens.empty() ? generation->deadline_ns : UINT64_MAX;
     candidate.arrival = generation->arrival;
     candidate.served_step = generation->served_step;
     candidate.decoding = !generation->reply_tokens.empty();
     // A reply that nobody fetches waits: its text must not pile up.
-    if (generation->out_text.size() < kMostWaitingText) candidate.pending = generation->pending();
-    streaming = streaming || (candidate.decoding && candidate.pending > 0);
+    if (generation->out_text.size() < kMostWaitingText) {
+      candidate.pending = static_cast<int32_t>(generation->tokens.size()) - allocator_.known_tokens(*generation);
+    }
     candidates_.push_back(candidate);
   }
+  plan_step(candidates_, limits(allowance_ns), scratch_);
+  for (size_t i = 0; i < running_.size(); ++i) ranked_.push_back({&candidates_[i], running_[i]});
+  std::sort(ranked_.begin(), ranked_.end(),
+            [](const Ranked& a, const Ranked& b) { return a.candidate->before(*b.candidate); });
+}
+
+StepLimits ModelRunner::limits(uint64_t allowance_ns) const {
   StepLimits limits;
   limits.rows = loaded_->chunk_tokens;
-  limits.prefill_rows = limits.rows;
-  if (streaming && row_ns_ > 0) {
-    const auto rows = static_cast<int32_t>(std::min(kStreamingStepNs / row_ns_, 1e6));
-    limits.prefill_rows = std::clamp(rows, std::min(kLeastPrefillRows, limits.rows), limits.rows);
-  }
   limits.logit_rows = loaded_->model->max_logit_rows();
   limits.step = step_;
-  plan_step(candidates_, limits, scratch_);
+  int32_t streaming = 0, streaming_priority = 0, prefill_priority = 0;
+  for (const Candidate& c : candidates_) {
+    if (c.pending <= 0) continue;
+    if (c.decoding && c.pending == 1) {
+      ++streaming;
+      streaming_priority = std::max(streaming_priority, c.priority);
+    } else {
+      prefill_priority = std::max(prefill_priority, c.priority);
+    }
+  }
+  if (cost_.is_known() && allowance_ns != Pacer::kNoLimit) {
+    limits.rows = cost_.rows_within(static_cast<double>(allowance_ns), 1, limits.rows);
+  }
+  limits.prefill_rows = limits.rows;
+  if (cost_.is_known() && streaming > 0) {
+    double most = kStreamingSlowdown * cost_.of(streaming);
+    if (prefill_priority > streaming_priority) most = std::max(most, kUrgentStepNs);
+    const int32_t least = std::min(kLeastPrefillRows, limits.rows);
+    limits.prefill_rows = std::clamp(cost_.rows_within(most, 1, limits.rows) - streaming, least, limits.rows);
+  }
+  return limits;
 }
 
 void ModelRunner::build_batch() {
   batch_.chunks.clear();
   batch_generations_.clear();
-  order_.clear();
-  for (uint32_t i = 0; i < candidates_.size(); ++i) order_.push_back(i);
-  std::sort(order_.begin(), order_.end(),
-            [&](uint32_t a, uint32_t b) { return candidates_[a].before(candidates_[b]); });
-  int64_t promised = 0;  // pages that admitted generations of higher rank have yet to take
-  for (const uint32_t index : order_) {
-    Generation& generation = *running_[index];
-    const Candidate& candidate = candidates_[index];
-    if (candidate.pending <= 0 || !admit(generation, candidate, promised) || candidate.rows == 0) continue;
+  allocator_.begin_step();
+  for (size_t i = 0; i < ranked_.size(); ++i) {
+    Generation& generation = *ranked_[i].generation;
+    const Candidate& candidate = *ranked_[i].candidate;
+    if (candidate.pending <= 0 || (candidate.rows == 0 && !generation.admitted) ||
+        !allocator_.admit(ranked_, i, step_) || candidate.rows == 0) {
+      allocator_.count(generation);
+      continue;
+    }
     // A preemption since the plan was made may have emptied the cache: then the step's rows are its first.
     const int32_t rows = std::min(candidate.rows, generation.pending());
-    if (!reserve(generation, candidate, rows)) continue;
+    if (waits_for_twin(generation) || !allocator_.reserve(ranked_, i, rows)) continue;
     model::Chunk chunk;
     chunk.cache = generation.cache;
     chunk.tokens = std::span<const text::TokenId>(generation.tokens)
@@ -270,61 +303,23 @@ void ModelRunner::build_batch() {
   }
 }
 
-bool ModelRunner::admit(Generation& generation, const Candidate& rank, int64_t& promised) {
-  const kv::PagePool& pool = *loaded_->pool;
-  const auto tokens = static_cast<int32_t>(generation.tokens.size());
-  const int64_t need = std::max(0, pool.pages_for(tokens, loaded_->chunk_tokens) - generation.cache->held_pages());
-  if (!generation.admitted) {
-    int64_t available = pool.free_pages() + idle_pages() - promised;
-    for (size_t i = 0; i < running_.size() && available < need; ++i) {
-      if (rank.before(candidates_[i])) available += running_[i]->cache->held_pages();
+/** True when this step computes, for another, tokens that this one needs next: from the next step on it can share them. */
+bool ModelRunner::waits_for_twin(const Generation& generation) const {
+  const auto start = static_cast<size_t>(generation.cache->length());
+  if (generation.pending() < kv::PrefixIndex::kUnit) return false;
+  for (size_t i = 0; i < batch_.chunks.size(); ++i) {
+    const Generation& other = *batch_generations_[i];
+    const auto from = static_cast<size_t>(other.cache->length()), end = from + batch_.chunks[i].tokens.size();
+    const size_t common = std::min(end, generation.tokens.size() - 1);
+    // Worth a step's wait only where at least a unit of the index comes of it.
+    if (from > start || common < start + kv::PrefixIndex::kUnit) continue;
+    const size_t wanted = start + kv::PrefixIndex::kUnit;
+    if (std::equal(other.tokens.begin(), other.tokens.begin() + static_cast<std::ptrdiff_t>(wanted),
+                   generation.tokens.begin())) {
+      return true;
     }
-    if (available < need) return false;
-    generation.admitted = true;
   }
-  promised += need;
-  return true;
-}
-
-bool ModelRunner::reserve(Generation& generation, const Candidate& rank, int32_t rows) {
-  while (!generation.cache->reserve(rows)) {
-    if (!evict_idle() && !preempt_behind(rank)) return false;
-  }
-  return true;
-}
-
-int64_t ModelRunner::idle_pages() const {
-  int64_t pages = 0;
-  for (const NpcObject* npc = npcs_; npc != nullptr; npc = npc->state->next) {
-    if (npc->state->running == nullptr && npc->state->cache) pages += npc->state->cache->held_pages();
-  }
-  return pages;
-}
-
-bool ModelRunner::evict_idle() {
-  NpcObject* oldest = nullptr;
-  for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->state->next) {
-    const NpcState& state = *npc->state;
-    if (state.running != nullptr || !state.cache || state.cache->held_pages() == 0) continue;
-    if (oldest == nullptr || state.last_used < oldest->state->last_used) oldest = npc;
-  }
-  if (oldest == nullptr) return false;
-  oldest->state->cache->clear();
-  oldest->state->cached.clear();
-  return true;
-}
-
-bool ModelRunner::preempt_behind(const Candidate& rank) {
-  size_t victim = running_.size();
-  for (size_t i = 0; i < running_.size(); ++i) {
-    if (!rank.before(candidates_[i]) || running_[i]->cache->held_pages() == 0) continue;
-    if (victim == running_.size() || candidates_[victim].before(candidates_[i])) victim = i;
-  }
-  if (victim == running_.size()) return false;
-  running_[victim]->cache->clear();
-  running_[victim]->admitted = false;
-  candidates_[victim].rows = 0;  // its turn comes later in this order: not this step
-  return true;
+  return false;
 }
 
 void ModelRunner::fail_batch(const Error& error) {
@@ -345,15 +340,19 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     const model::Chunk& chunk = batch_.chunks[i];
     generation.served_step = step_;
     if (generation.started_ns == 0) generation.started_ns = started_ns;
+    const bool begins = generation.reply_tokens.empty() && chunk.logits != model::LogitRows::kNone;
+    loaded_->prefixes->insert(generation.tokens, *generation.cache, step_, begins);
     (generation.reply_tokens.empty() || chunk.tokens.size() > 1 ? prefilled : decoded) += chunk.tokens.size();
     if (chunk.logits == model::LogitRows::kNone) continue;
     next_token(generation, logits.subspan(row * vocabulary, vocabulary), now);
     ++row;
     if (generation.state == Generation::State::kFinished) ended_.push_back(&generation);
   }
-  if (prefilled >= static_cast<uint64_t>(kLeastPrefillRows)) {
-    const double cost = static_cast<double>(now - started_ns) / static_cast<double>(prefilled + decoded);
-    row_ns_ = row_ns_ == 0 ? cost : row_ns_ * 0.75 + cost * 0.25;
+  cost_.add(static_cast<int32_t>(prefilled + decoded), static_cast<double>(now - started_ns));
+  loaded_->prefixes->set_recompute_cost(cost_.slope());
+  for (const Ranked& ranked : ranked_) {
+    const bool stood_still = ranked.candidate->pending > 0 && ranked.generation->served_step != step_;
+    if (stood_still) ranked.generation->waited_ns += now - started_ns;
   }
   channels_.figures.prefill_tokens.fetch_add(prefilled, std::memory_order_relaxed);
   channels_.figures.decode_tokens.fetch_add(decoded, std::memory_order_relaxed);

@@ -7,30 +7,30 @@
 
 #include "engine/channels.h"
 #include "engine/generation.h"
+#include "engine/kv_allocator.h"
 #include "engine/loaded_model.h"
 #include "engine/objects.h"
 #include "engine/scheduler.h"
+#include "engine/step_cost.h"
 #include "model/batch.h"
 
 namespace banter::engine {
 
 /** Engine thread only. Generations and characters belong to the caller, and are taken out (retire(), forget()) before
- *  they go.
- *
- *  KV pages: a generation is admitted when the pages that its tokens need are free, or held by idle characters or by
- *  generations behind it in rank (priority, then arrival). When pages run out in a step, idle characters lose theirs,
- *  least recently used first (they are prefilled again when they speak next), then generations from the lowest rank up
- *  (they are computed again later, with the same result). The first in rank can therefore always go on: it fits the pool
- *  alone, because the context is never longer than that. */
+ *  they go. Who may hold KV pages: kv_allocator.h. */
 class ModelRunner {
  public:
   ModelRunner(Channels& channels, std::unique_ptr<LoadedModel> loaded);
-  ~ModelRunner();
 
   /** Makes the prompt and everything else the generation needs; it runs then, or has ended (FAILED). */
   void begin(Generation& generation);
-  /** Computes one step; false when there was nothing to compute. Ended generations are in ended(). */
-  bool step();
+  /** Computes one step that should take at most `allowance_ns`; false when there was nothing to compute. Ended generations
+   *  are in ended(). */
+  bool step(uint64_t allowance_ns);
+  /** Ends requests whose deadline has passed before their first token; they are in ended(). */
+  void expire(uint64_t now_ns);
+  /** The earliest deadline of those without a first token; UINT64_MAX: none. */
+  uint64_t next_deadline() const;
   /** Generations that ended in step(), each to be retired; cleared by the next step(). */
   const std::vector<Generation*>& ended() const { return ended_; }
   /** Takes a generation that has ended (or is to end) out: its conversation keeps the reply where it should, its pages go
@@ -38,8 +38,8 @@ class ModelRunner {
   void retire(Generation& generation);
 
   /** A character with a state, which keeps its pages here. */
-  void remember(NpcObject& npc);
-  void forget(NpcObject& npc);
+  void remember(NpcObject& npc) { allocator_.remember(npc); }
+  void forget(NpcObject& npc) { allocator_.forget(npc); }
 
   bool has_work() const { return !running_.empty(); }
   const std::vector<Generation*>& running() const { return running_; }
@@ -54,14 +54,11 @@ class ModelRunner {
   void take_cache(Generation& generation);
   int32_t context_of(const Generation& generation) const;
 
-  void collect_candidates();
+  void collect_candidates(uint64_t allowance_ns);
+  StepLimits limits(uint64_t allowance_ns) const;
   /** Admits and reserves in rank order; fills batch_ and batch_generations_. */
   void build_batch();
-  bool admit(Generation& generation, const Candidate& rank, int64_t& promised);
-  bool reserve(Generation& generation, const Candidate& rank, int32_t rows);
-  bool evict_idle();
-  bool preempt_behind(const Candidate& rank);
-  int64_t idle_pages() const;
+  bool waits_for_twin(const Generation& generation) const;
   void fail_batch(const Error& error);
   void after_step(std::span<float> logits, uint64_t started_ns);
   void next_token(Generation& generation, std::span<float> logits, uint64_t now);
@@ -70,16 +67,16 @@ class ModelRunner {
 
   Channels& channels_;
   std::unique_ptr<LoadedModel> loaded_;
+  KvAllocator allocator_;
   std::vector<Generation*> running_;
   std::vector<Generation*> ended_;
-  NpcObject* npcs_ = nullptr;  // with a state
   uint64_t step_ = 0;
-  double row_ns_ = 0;  // measured cost of a prefill row, 0 = not yet
+  StepCost cost_;
 
   // Memory kept from step to step.
   std::vector<Candidate> candidates_;  // one for each of running_
   std::vector<Candidate*> scratch_;
-  std::vector<uint32_t> order_;
+  std::vector<Ranked> ranked_;  // running_, in rank order
   model::Batch batch_;
   std::vector<Generation*> batch_generations_;
   std::vector<text::TokenId> banned_;

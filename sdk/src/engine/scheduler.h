@@ -9,16 +9,18 @@ namespace banter::engine {
 
 /** A sequence that could go on. */
 struct Candidate {
-  int32_t priority = 0;      // higher goes first
-  uint64_t arrival = 0;      // lower goes first among equals
-  int32_t pending = 0;       // tokens not computed yet, at least 1
-  bool decoding = false;     // its reply has begun: `pending` is the newest token (more after a preemption)
-  uint64_t served_step = 0;  // step that last computed something of it
-  int32_t rows = 0;          // [out] rows in this step, 0 = none
+  int32_t priority = 0;               // higher goes first
+  uint64_t arrival = 0;               // lower goes first among equals, deadlines apart
+  int32_t pending = 0;                // tokens not computed yet, at least 1
+  bool decoding = false;              // its reply has begun: `pending` is the newest token (more after a preemption)
+  uint64_t served_step = 0;           // step that last computed something of it
+  int32_t rows = 0;                   // [out] rows in this step, 0 = none
+  uint64_t deadline_ns = UINT64_MAX;  // earlier goes first among equals in priority
 
   /** Order of who may take pages from whom, and who is prefilled first. */
   bool before(const Candidate& other) const {
-    return priority != other.priority ? priority > other.priority : arrival < other.arrival;
+    if (priority != other.priority) return priority > other.priority;
+    return deadline_ns != other.deadline_ns ? deadline_ns < other.deadline_ns : arrival < other.arrival;
   }
 };
 

@@ -33,6 +33,7 @@ struct alignas(64) RequestSlot {
   int8_t priority = 0;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
+  uint32_t deadline_ms = 0;
   uint32_t bias_count = 0;
   uint8_t stop_token_count = 0, stop_string_count = 0, banned_string_count = 0;
 

@@ -31,6 +31,7 @@ struct Submission {
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
   int32_t priority = 4;
+  uint32_t deadline_ms = 0;  // 0: none
   std::string_view text;
   std::span<const int32_t> tokens;
   bool has_sampling = false;  // else the character's, else the library's defaults

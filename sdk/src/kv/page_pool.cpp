@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -99,6 +100,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(ops::Backend& backend, std::v
   for (size_t g = 0; g < geometry.size(); ++g) {
     pool->views_.push_back({pool->slab_, stride, geometry[g], static_cast<int32_t>(g)});
   }
+  if (!backend.is_host_memory()) pool->staging_.resize(stride);
   pool->groups_ = std::move(groups);
   pool->references_.assign(count, 0);
   pool->free_.reserve(count);
@@ -129,6 +131,23 @@ void PagePool::release(PageId page) {
   assert(page >= 0 && page < total_pages() && references_[static_cast<size_t>(page)] > 0 && "release of a free page");
   if (references_[static_cast<size_t>(page)] == 0) return;
   if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+}
+
+Result<void> PagePool::copy_page(PageId from, PageId to) {
+  if (backend_->is_host_memory()) {
+    std::memcpy(address(to), address(from), page_stride());
+    return {};
+  }
+  if (Result<void> read = read_page(from, staging_.data()); !read) return read;
+  return write_page(to, staging_.data());
+}
+
+Result<void> PagePool::read_page(PageId page, std::byte* host) const {
+  return backend_->copy_to_host(host, address(page), page_stride());
+}
+
+Result<void> PagePool::write_page(PageId page, const std::byte* host) {
+  return backend_->copy_from_host(address(page), host, page_stride());
 }
 
 int32_t PagePool::pages_for(int32_t tokens, int32_t chunk) const {

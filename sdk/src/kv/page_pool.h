@@ -49,6 +49,12 @@ class PagePool {
   void release(PageId page);
   int32_t references(PageId page) const { return references_[static_cast<size_t>(page)]; }
 
+  /** Copies a page's contents. Errors: BACKEND. */
+  Result<void> copy_page(PageId from, PageId to);
+  /** Copies page_stride() bytes to or from host memory. Errors: BACKEND. */
+  Result<void> read_page(PageId page, std::byte* host) const;
+  Result<void> write_page(PageId page, const std::byte* host);
+
   std::span<const GroupSpec> groups() const { return groups_; }
   const ops::KvPages& pages(int32_t group) const { return views_[static_cast<size_t>(group)]; }
   int32_t total_pages() const { return static_cast<int32_t>(references_.size()); }
@@ -60,12 +66,15 @@ class PagePool {
 
  private:
   PagePool() = default;
+  std::byte* address(PageId page) const { return slab_ + static_cast<size_t>(page) * page_stride(); }
+
   ops::Backend* backend_ = nullptr;
   std::byte* slab_ = nullptr;
   std::vector<GroupSpec> groups_;
   std::vector<ops::KvPages> views_;
   std::vector<int32_t> references_;
   std::vector<PageId> free_;
+  std::vector<std::byte> staging_;  // one page, where the backend's memory is not the host's
 };
 
 /** One sequence's page tables, a table per group. Move-only; returns its pages when destroyed. The pool must outlive it.
@@ -79,7 +88,8 @@ class SequenceCache {
   SequenceCache& operator=(SequenceCache&&) noexcept;
 
   /** Makes positions [length, length + tokens) writable, all or nothing. Reserving again before advance() replaces
-   *  nothing: pages already held stay, more are added. Errors: KV_POOL_EXHAUSTED, CONTEXT_FULL. */
+   *  nothing: pages already held stay, more are added. A page that others hold too and that will be written is copied
+   *  first. Errors: KV_POOL_EXHAUSTED, CONTEXT_FULL, BACKEND. */
   Result<void> reserve(int32_t tokens);
   /** The reserved tokens have been computed; then releases pages that lie wholly behind a sliding window (and its
    *  GroupSpec::restorable). */
@@ -92,6 +102,22 @@ class SequenceCache {
   int32_t oldest_restorable() const;
   void clear() { truncate(0); }
 
+  /** Pages of one group that hold positions computed by another sequence. */
+  struct Run {
+    int32_t first = 0;  // index in the table of pages[0]; above 0 only behind a sliding window
+    std::span<const PageId> pages;
+  };
+  /** For an empty cache: begins with `length` ≤ max_tokens() tokens that stand in these pages, one run per group, and
+   *  becomes one more holder of each. */
+  void adopt(int32_t length, std::span<const Run> runs);
+  /** Holds `page` instead of the page at this place in the table; both have the same contents. */
+  void replace(int32_t group, int32_t index, PageId page);
+  /** Pages moved: entry p becomes moved[p] where that is not kNoPage. References do not change. */
+  void renumber(std::span<const PageId> moved);
+  /** Tokens whose full pages are in the prefix index. */
+  int32_t indexed() const { return indexed_; }
+  void set_indexed(int32_t tokens) { indexed_ = tokens; }
+
   int32_t length() const { return length_; }
   int32_t max_tokens() const { return max_tokens_; }
   /** Positions that may be written now: length() + what reserve() has made ready, rounded up to whole pages. */
@@ -100,11 +126,21 @@ class SequenceCache {
   int32_t held_pages() const;
   /** Page of each table entry; kNoPage behind a window and beyond what is reserved. */
   std::span<const PageId> table(int32_t group) const { return tables_[static_cast<size_t>(group)]; }
+  /** The part of the table that holds pages. */
+  std::span<const PageId> held(int32_t group) const {
+    const auto g = static_cast<size_t>(group);
+    return table(group).subspan(static_cast<size_t>(first_live_[g]), static_cast<size_t>(end_[g] - first_live_[g]));
+  }
 
  private:
+  bool is_shared(size_t group, int32_t index) const;
+  /** Index of the page that holds position length_ where that page holds earlier positions too, else -1. */
+  int32_t tail_page(size_t group) const;
+
   PagePool* pool_;
   int32_t length_ = 0;
   int32_t max_tokens_ = 0;
+  int32_t indexed_ = 0;
   std::vector<std::vector<PageId>> tables_;
   std::vector<int32_t> first_live_;  // per group: index of the first page still held
   std::vector<int32_t> end_;         // per group: one past the last page held

@@ -36,6 +36,7 @@ SequenceCache::SequenceCache(SequenceCache&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
       length_(std::exchange(other.length_, 0)),
       max_tokens_(std::exchange(other.max_tokens_, 0)),
+      indexed_(std::exchange(other.indexed_, 0)),
       tables_(std::move(other.tables_)),
       first_live_(std::move(other.first_live_)),
       end_(std::move(other.end_)) {}
@@ -46,6 +47,7 @@ SequenceCache& SequenceCache::operator=(SequenceCache&& other) noexcept {
   pool_ = std::exchange(other.pool_, nullptr);
   length_ = std::exchange(other.length_, 0);
   max_tokens_ = std::exchange(other.max_tokens_, 0);
+  indexed_ = std::exchange(other.indexed_, 0);
   tables_ = std::move(other.tables_);
   first_live_ = std::move(other.first_live_);
   end_ = std::move(other.end_);
@@ -62,6 +64,8 @@ Result<void> SequenceCache::reserve(int32_t tokens) {
   for (size_t g = 0; g < tables_.size(); ++g) {
     const int32_t page_tokens = pool_->pages(static_cast<int32_t>(g)).geometry.page_tokens;
     missing += std::max(0, pages_of(wanted, page_tokens) - end_[g]);
+    const int32_t tail = tail_page(g);
+    if (wanted > length_ && tail >= 0 && is_shared(g, tail)) ++missing;
   }
   if (missing > pool_->free_pages()) {
     return Error{BANTER_ERROR_KV_POOL_EXHAUSTED, "the KV pool has " + std::to_string(pool_->free_pages()) + " of " +
@@ -70,10 +74,55 @@ Result<void> SequenceCache::reserve(int32_t tokens) {
                                                      " are needed; raise the KV budget or end a conversation"};
   }
   for (size_t g = 0; g < tables_.size(); ++g) {
+    if (const int32_t tail = tail_page(g); wanted > length_ && tail >= 0 && is_shared(g, tail)) {
+      PageId& entry = tables_[g][static_cast<size_t>(tail)];
+      const PageId copy = pool_->allocate();
+      if (Result<void> copied = pool_->copy_page(entry, copy); !copied) {
+        pool_->release(copy);
+        return copied;
+      }
+      pool_->release(std::exchange(entry, copy));
+    }
     const int32_t end = pages_of(wanted, pool_->pages(static_cast<int32_t>(g)).geometry.page_tokens);
     for (; end_[g] < end; ++end_[g]) tables_[g][static_cast<size_t>(end_[g])] = pool_->allocate();
   }
   return {};
+}
+
+int32_t SequenceCache::tail_page(size_t group) const {
+  const int32_t page_tokens = pool_->pages(static_cast<int32_t>(group)).geometry.page_tokens;
+  return length_ % page_tokens == 0 ? -1 : length_ / page_tokens;
+}
+
+bool SequenceCache::is_shared(size_t group, int32_t index) const {
+  return pool_->references(tables_[group][static_cast<size_t>(index)]) > 1;
+}
+
+void SequenceCache::adopt(int32_t length, std::span<const Run> runs) {
+  assert(length_ == 0 && held_pages() == 0 && length <= max_tokens_ && runs.size() == tables_.size());
+  length_ = length;
+  for (size_t g = 0; g < tables_.size(); ++g) {
+    first_live_[g] = runs[g].first;
+    end_[g] = runs[g].first;
+    for (const PageId page : runs[g].pages) {
+      pool_->retain(page);
+      tables_[g][static_cast<size_t>(end_[g]++)] = page;
+    }
+  }
+}
+
+void SequenceCache::replace(int32_t group, int32_t index, PageId page) {
+  pool_->retain(page);
+  pool_->release(std::exchange(tables_[static_cast<size_t>(group)][static_cast<size_t>(index)], page));
+}
+
+void SequenceCache::renumber(std::span<const PageId> moved) {
+  for (size_t g = 0; g < tables_.size(); ++g) {
+    for (int32_t i = first_live_[g]; i < end_[g]; ++i) {
+      PageId& page = tables_[g][static_cast<size_t>(i)];
+      if (const PageId to = moved[static_cast<size_t>(page)]; to != kNoPage) page = to;
+    }
+  }
 }
 
 int32_t SequenceCache::writable() const {
@@ -125,6 +174,7 @@ int32_t SequenceCache::truncate(int32_t length) {
     }
     if (length_ == 0) first_live_[g] = end_[g] = 0;
   }
+  indexed_ = std::min(indexed_, length_);
   return length_;
 }
 

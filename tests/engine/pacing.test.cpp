@@ -1,0 +1,238 @@
+// Frame budget, share of the time, pause, deadlines and ageing.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "engine/pacer.h"
+#include "engine/scheduler.h"
+#include "engine/step_cost.h"
+#include "engine/test_host.h"
+
+namespace banter::test {
+namespace {
+
+using engine::Pacer;
+using engine::StepCost;
+constexpr uint64_t kMs = 1'000'000;
+
+TEST(PacerTest, WithoutLimitsThereIsNone) {
+  Pacer pacer;
+  EXPECT_EQ(pacer.allowance(5), Pacer::kNoLimit);
+  pacer.spend(1000 * kMs);
+  EXPECT_EQ(pacer.allowance(6), Pacer::kNoLimit);
+}
+
+TEST(PacerTest, AFrameGivesItsBudgetOnce) {
+  Pacer pacer;
+  uint64_t now = 1000 * kMs;
+  pacer.frames(1, now);
+  pacer.set_frame_budget(4 * kMs, now);
+  EXPECT_EQ(pacer.allowance(now), 4 * kMs);
+  pacer.spend(3 * kMs);
+  EXPECT_EQ(pacer.allowance(now + 3 * kMs), 1 * kMs);
+  pacer.spend(1 * kMs);
+  EXPECT_EQ(pacer.allowance(now + 4 * kMs), 0u);
+  pacer.frames(1, now + 16 * kMs);
+  EXPECT_EQ(pacer.allowance(now + 16 * kMs), 4 * kMs);
+  pacer.frames(5, now + 96 * kMs);
+  EXPECT_EQ(pacer.allowance(now + 96 * kMs), 4 * kMs) << "nothing is saved for later frames";
+}
+
+TEST(PacerTest, ALongStepIsPaidForByLaterFrames) {
+  Pacer pacer;
+  pacer.frames(1, 0);
+  pacer.set_frame_budget(4 * kMs, 0);
+  uint64_t computed = 0;
+  int steps = 0;
+  for (uint64_t frame = 1; frame <= 600; ++frame) {
+    const uint64_t now = frame * 16 * kMs;
+    pacer.frames(1, now);
+    if (pacer.allowance(now) == 0) continue;
+    pacer.spend(15 * kMs);
+    computed += 15 * kMs;
+    ++steps;
+  }
+  EXPECT_NEAR(static_cast<double>(computed) / 600, 4e6, 0.05e6);
+  EXPECT_GT(steps, 150);
+}
+
+TEST(PacerTest, ASilentGameIsAssumedToRunAtSixty) {
+  Pacer pacer;
+  pacer.set_frame_budget(4 * kMs, 0);
+  uint64_t now = 500 * kMs, computed = 0;
+  pacer.spend(4 * kMs);
+  while (now < 10500 * kMs) {
+    if (pacer.allowance(now) > 0) {
+      pacer.spend(2 * kMs);
+      computed += 2 * kMs;
+      now += 2 * kMs;
+    } else {
+      const uint64_t next = pacer.wake_at(now);
+      ASSERT_GT(next, now);
+      now = next;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(computed) / (600 * 4e6), 1, 0.1);
+}
+
+TEST(PacerTest, TheShareHoldsOnAverage) {
+  Pacer pacer;
+  uint64_t now = 0, computed = 0;
+  pacer.set_share(0.25, now);
+  while (now < 10000 * kMs) {
+    if (pacer.allowance(now) > 0) {
+      pacer.spend(7 * kMs);
+      computed += 7 * kMs;
+      now += 7 * kMs;
+    } else {
+      const uint64_t next = pacer.wake_at(now);
+      ASSERT_GT(next, now);
+      now = next;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(computed) / static_cast<double>(now), 0.25, 0.01);
+}
+
+TEST(StepCostTest, FindsBaseAndSlope) {
+  StepCost cost;
+  EXPECT_FALSE(cost.is_known());
+  EXPECT_EQ(cost.rows_within(1e6, 1, 256), 256) << "nothing is known: nothing is limited";
+  cost.add(1, 11e6);
+  EXPECT_NEAR(cost.of(2), 22e6, 1) << "of one size only: proportional, to be on the safe side";
+  for (int i = 0; i < 200; ++i) {
+    const int rows = i % 3 == 0 ? 100 : 1 + i % 5;
+    cost.add(rows, 10e6 + 1e6 * rows);
+  }
+  EXPECT_NEAR(cost.slope(), 1e6, 1e4);
+  EXPECT_NEAR(cost.of(50), 60e6, 1e6);
+  EXPECT_NEAR(cost.rows_within(60e6, 1, 256), 50, 1);
+  EXPECT_EQ(cost.rows_within(1e6, 1, 256), 1);
+  EXPECT_EQ(cost.rows_within(1e12, 1, 256), 256);
+}
+
+TEST(StepCostTest, FollowsAChange) {
+  StepCost cost;
+  for (int i = 0; i < 300; ++i) cost.add(1 + i % 64, 5e6 + 1e5 * (1 + i % 64));
+  for (int i = 0; i < 300; ++i) cost.add(1 + i % 64, 10e6 + 4e5 * (1 + i % 64));
+  EXPECT_NEAR(cost.of(32), 10e6 + 4e5 * 32, 1e6);
+}
+
+class Pacing : public ::testing::Test {
+ protected:
+  std::vector<std::byte> bytes = tiny_model();
+  Host host;
+  banter_model* model = host.load(bytes);
+};
+
+TEST_F(Pacing, PausedMeansNoTokensAndResumedMeansAllOfThem) {
+  banter_npc* const npc = host.npc(model);
+  const std::vector<int32_t> expected = host.finish(say(npc, "Hello", Ask(30, kGoOn))).tokens;
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+  banter_npc* const other = host.npc(model);
+  const banter_request_id request = say(other, "Hello", Ask(30, kGoOn));
+  const banter_request_id cancelled = complete(model, "Hello", Ask(30, kGoOn));
+  ASSERT_EQ(banter_cancel(host.engine, cancelled), BANTER_OK);
+  EXPECT_EQ(host.finish(cancelled).kind, BANTER_EVENT_CANCELLED) << "cancelled while paused";
+  const uint64_t steps = host.statistics().steps;
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  host.pump();
+  EXPECT_EQ(host.outcomes[request].kind, 0);
+  EXPECT_LE(host.statistics().steps, steps + 1);
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+  EXPECT_EQ(host.finish(request).tokens, expected);
+}
+
+TEST_F(Pacing, ATinyBudgetSlowsButChangesNoReplyAndEndsEventually) {
+  const std::vector<int32_t> expected = host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens;
+  ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0.05f), BANTER_OK);
+  const banter_request_id request = complete(model, "Once upon a time", Ask(30, kGoOn));
+  const bool ended = host.pump_until([&] {
+    banter_engine_begin_frame(host.engine);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return host.outcomes[request].kind != 0;
+  });
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(host.outcomes[request].tokens, expected);
+  // And without a game that tells its frames.
+  EXPECT_EQ(host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens, expected);
+  ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0), BANTER_OK);
+  ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 0.2f), BANTER_OK);
+  EXPECT_EQ(host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens, expected);
+}
+
+TEST_F(Pacing, RefusesWhatIsNoBudget) {
+  EXPECT_EQ(banter_engine_set_frame_budget(host.engine, -1), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(banter_engine_set_frame_budget(host.engine, NAN), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(banter_engine_set_frame_budget(nullptr, 1), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(banter_engine_set_cpu_share(host.engine, 0), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(banter_engine_set_cpu_share(host.engine, 1.01f), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(banter_engine_set_paused(host.engine, 2), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(banter_engine_begin_frame(nullptr), BANTER_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(Pacing, ADeadlineEndsOnlyWhatHasNotBegun) {
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+  Ask late(10, kGoOn);
+  late.config.deadline_ms = 20;
+  const banter_request_id request = complete(model, "Too late", late);
+  const Outcome outcome = host.finish(request, 5);
+  EXPECT_EQ(outcome.kind, BANTER_EVENT_FAILED);
+  EXPECT_EQ(outcome.code, BANTER_ERROR_DEADLINE);
+  EXPECT_EQ(outcome.terminals, 1);
+  // Two turns of one character: the second waits for the first, longer than it may.
+  banter_npc* const npc = host.npc(model);
+  const banter_request_id first = say(npc, "One", Ask(10, kGoOn));
+  const banter_request_id second = say(npc, "Two", late);
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+  EXPECT_EQ(host.finish(first).kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(host.finish(second).code, BANTER_ERROR_DEADLINE);
+  Ask in_time(10, kGoOn);
+  in_time.config.deadline_ms = 60000;
+  EXPECT_EQ(host.finish(say(npc, "Three", in_time)).kind, BANTER_EVENT_DONE);
+}
+
+TEST(Ordering, PriorityThenDeadlineThenArrival) {
+  engine::Candidate a, b;
+  a.priority = 5, b.priority = 4;
+  a.arrival = 2, b.arrival = 1;
+  EXPECT_TRUE(a.before(b));
+  b.priority = 5;
+  EXPECT_TRUE(b.before(a));
+  a.deadline_ns = 100;
+  EXPECT_TRUE(a.before(b));
+  b.deadline_ns = 50;
+  EXPECT_TRUE(b.before(a));
+}
+
+/** A crowd of important players without end must not starve what is unimportant. */
+TEST(Ageing, BackgroundChatterFinishesEventually) {
+  const auto bytes = tiny_model();
+  Host host([](banter_engine_config& c) { c.step_tokens = 4; });
+  banter_model* const model = host.load(bytes);
+  Ask background(2, kGoOn);
+  background.config.priority = 6;
+  const std::string long_prompt(400, 'x');
+  const banter_request_id chatter = complete(model, long_prompt, background);
+  std::vector<banter_request_id> players;
+  uint64_t asked = 0;
+  const bool ended = host.pump_until(
+      [&] {
+        players.erase(std::remove_if(players.begin(), players.end(),
+                                     [&](banter_request_id id) { return host.outcomes[id].kind != 0; }),
+                      players.end());
+        while (players.size() < 12) {
+          Ask urgent(2, kGoOn);
+          urgent.config.priority = 7;
+          players.push_back(complete(model, std::to_string(++asked) + std::string(300, 'y'), urgent));
+        }
+        return host.outcomes[chatter].kind != 0;
+      },
+      90);
+  EXPECT_TRUE(ended);
+  EXPECT_GT(asked, 12u);
+}
+
+}  // namespace
+}  // namespace banter::test
