@@ -70,6 +70,9 @@ void configs(Table& table) {
   FIELD(banter_model_config, reserved0);
   FIELD(banter_model_config, kv_budget_bytes);
   FIELD(banter_model_config, user_data);
+  FIELD(banter_model_config, speculation);
+  FIELD(banter_model_config, reserved1);
+  FIELD(banter_model_config, draft_model);
   STRUCT(banter_sampling_config);
   FIELD(banter_sampling_config, struct_size);
   FIELD(banter_sampling_config, flags);

@@ -137,6 +137,17 @@ typedef struct banter_engine_statistics {
 
 /* ------------------------------------------------------------------ model */
 
+/** How a model's next tokens are guessed, so that it checks several in one step instead of computing them one after
+ *  another. Replies are the same with and without, greedy or sampled; only their speed differs. */
+typedef int32_t banter_speculation;
+enum {
+  BANTER_SPECULATION_NONE = 0,
+  BANTER_SPECULATION_NGRAM =
+      1,                       /**< What followed the same words earlier in prompt and reply: for text that repeats lore
+                                   and names. Costs no memory. */
+  BANTER_SPECULATION_DRAFT = 2 /**< A smaller model of the same vocabulary: banter_model_config::draft_model. */
+};
+
 /** Where a model comes from and how much it may hold. See banter_model_config_init(). */
 typedef struct banter_model_config {
   uint32_t struct_size;
@@ -154,6 +165,10 @@ typedef struct banter_model_config {
   uint32_t reserved0;       /**< 0. */
   uint64_t kv_budget_bytes; /**< Size of the KV pool. 0: enough for eight full conversations, at most 1 GiB. */
   void* user_data;          /**< Comes back in this model's events. */
+  banter_speculation speculation; /**< How many tokens are guessed follows from how often guesses are right. */
+  uint32_t reserved1;             /**< 0. */
+  banter_model* draft_model; /**< Of the same engine; only with BANTER_SPECULATION_DRAFT. Speculation begins when it
+                                     is ready, and ends when it is released. */
 } banter_model_config;
 
 /** Bits of banter_model_config::flags. */

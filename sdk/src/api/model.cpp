@@ -50,8 +50,7 @@ banter_result read_source(const banter_model_config& c, banter::engine::LoadSour
 }
 
 banter_result read_config(const banter_model_config* in, banter::engine::LoadSource& source,
-                          banter::engine::LoadSettings& settings, void*& user_data) {
-  banter_model_config c;
+                          banter::engine::LoadSettings& settings, banter_model_config& c) {
   banter_model_config_init(&c);
   if (const banter_result code = banter::api::read_struct("banter_model_config", in, c)) return code;
   if ((c.flags & ~uint32_t{BANTER_MODEL_NO_PREFIX_SHARING}) != 0 || c.reserved0 != 0) {
@@ -69,11 +68,20 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
                 "banter_model_config.context_tokens is %u; give 0 for the default, or 16 to 1048576.",
                 c.context_tokens);
   }
+  if (c.speculation < BANTER_SPECULATION_NONE || c.speculation > BANTER_SPECULATION_DRAFT || c.reserved1 != 0) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_model_config.speculation is %d; give NONE (0), NGRAM (1) or DRAFT (2), and 0 as reserved1.",
+                c.speculation);
+  }
+  if ((c.speculation == BANTER_SPECULATION_DRAFT) != (c.draft_model != nullptr)) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_model_config.draft_model must be given with BANTER_SPECULATION_DRAFT, and only then.");
+  }
+  settings.speculation = c.speculation;
   settings.chat_template.assign(chat_template);
   settings.context_tokens = static_cast<int32_t>(c.context_tokens);
   settings.kv_budget_bytes = c.kv_budget_bytes;
   settings.share_prefixes = (c.flags & BANTER_MODEL_NO_PREFIX_SHARING) == 0;
-  user_data = c.user_data;
   return BANTER_OK;
 }
 
@@ -114,10 +122,18 @@ banter_result BANTER_CALL banter_model_load(banter_engine* handle, const banter_
     if (config == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config is NULL.");
     banter::engine::LoadSource source;
     banter::engine::LoadSettings settings;
-    void* user_data = nullptr;
-    if (const banter_result code = read_config(config, source, settings, user_data)) return code;
+    banter_model_config checked;
+    if (const banter_result code = read_config(config, source, settings, checked)) return code;
+    banter::engine::ModelObject* draft = nullptr;
+    if (checked.draft_model != nullptr) {
+      draft = banter::api::model_of(checked.draft_model, caller);
+      if (draft == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+      if (draft->engine != engine) {
+        return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config.draft_model belongs to another engine.");
+      }
+    }
     banter_request_id request = 0;
-    auto model = engine->load(std::move(source), std::move(settings), user_data, &request);
+    auto model = engine->load(std::move(source), std::move(settings), draft, checked.user_data, &request);
     if (!model) return fail(model.error());
     *out_model = reinterpret_cast<banter_model*>(*model);
     if (out_request != nullptr) *out_request = request;

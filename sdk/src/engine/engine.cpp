@@ -260,7 +260,7 @@ void Engine::announce(Notice& notice, Notice::Kind kind, void* object) {
   channels_.notices.push(&notice);
 }
 
-Result<ModelObject*> Engine::load(LoadSource source, LoadSettings settings, void* user_data,
+Result<ModelObject*> Engine::load(LoadSource source, LoadSettings settings, ModelObject* draft, void* user_data,
                                   banter_request_id* out_request) {
   auto* const model = channels_.config.host.make<ModelObject>();
   if (model == nullptr) return Error{BANTER_ERROR_OUT_OF_MEMORY, "No memory for a model's handle."};
@@ -272,6 +272,8 @@ Result<ModelObject*> Engine::load(LoadSource source, LoadSettings settings, void
   model->engine = this;
   model->source = std::move(source);
   model->settings = std::move(settings);
+  model->draft = draft;
+  if (draft != nullptr) draft->references.fetch_add(1, std::memory_order_relaxed);
   model->user_data = user_data;
   model->load_slot = index;
   RequestSlot& slot = channels_.slots[index];
@@ -279,7 +281,7 @@ Result<ModelObject*> Engine::load(LoadSource source, LoadSettings settings, void
   slot.model = model;
   slot.npc = nullptr;
   slot.user_data = user_data;
-  slot.flags = slot.max_tokens = 0;
+  slot.flags = slot.max_tokens = slot.deadline_ms = 0;
   slot.priority = 0;
   slot.has_sampling = false;
   slot.chain = FreeList::kNone;

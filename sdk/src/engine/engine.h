@@ -54,7 +54,8 @@ class Engine {
   void statistics(banter_engine_statistics& out) const;
 
   // These allocate.
-  Result<ModelObject*> load(LoadSource source, LoadSettings settings, void* user_data, banter_request_id* out_request);
+  Result<ModelObject*> load(LoadSource source, LoadSettings settings, ModelObject* draft, void* user_data,
+                            banter_request_id* out_request);
   void release(ModelObject& model);
   Result<NpcObject*> create_npc(ModelObject& model, const NpcSettings& settings);
   void destroy_npc(NpcObject& npc);

@@ -156,7 +156,7 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
 
   Figures& figures = channels_.figures;
   const uint64_t weights = info.weight_bytes, kv = info.kv_pool_bytes;
-  model.runner = std::make_unique<ModelRunner>(channels_, std::move(loaded));
+  model.runner = std::make_unique<ModelRunner>(channels_, model, std::move(loaded));
   figures.weight_bytes.fetch_add(weights, std::memory_order_relaxed);
   figures.kv_bytes_total.fetch_add(kv, std::memory_order_relaxed);
   figures.models_loaded.fetch_add(1, std::memory_order_relaxed);
@@ -218,6 +218,9 @@ void EngineThread::release(ModelObject& model) {
     figures.kv_bytes_total.fetch_sub(model.info.kv_pool_bytes, std::memory_order_relaxed);
     figures.models_loaded.fetch_sub(1, std::memory_order_relaxed);
     model.tokenizer = nullptr;
+    for (ModelObject* user = models_; user != nullptr; user = user->next_tracked) {
+      if (user->draft == &model && user->runner != nullptr) user->runner->drop_draft();
+    }
     model.runner.reset();
   }
   if (model.references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(model);
@@ -229,7 +232,9 @@ void EngineThread::drop_reference(ModelObject& model) {
   if (model.next_tracked != nullptr) model.next_tracked->previous_tracked = model.previous_tracked;
   if (models_ == &model) models_ = model.next_tracked;
   model.magic = ObjectMagic::kDead;
+  ModelObject* const draft = model.draft;
   channels_.config.host.destroy(&model);
+  if (draft != nullptr && draft->references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(*draft);
 }
 
 void EngineThread::update_figures() {
@@ -243,7 +248,10 @@ void EngineThread::update_figures() {
 void EngineThread::destroy_objects() {
   for (std::unique_ptr<Generation>& generation : generations_) {
     // Caches give their pages back before the pools go.
-    if (generation != nullptr) generation->own_cache.reset();
+    if (generation != nullptr) {
+      generation->own_cache.reset();
+      generation->draft_cache.reset();
+    }
     generation.reset();
   }
   // Objects whose creation was not noticed yet.

@@ -10,6 +10,7 @@
 #include "banter/types.h"
 #include "dialogue/conversation.h"
 #include "dialogue/reply.h"
+#include "engine/acceptance.h"
 #include "engine/channels.h"
 #include "engine/latency.h"
 #include "engine/objects.h"
@@ -48,6 +49,13 @@ struct Generation {
   std::optional<kv::SequenceCache> own_cache;
   kv::SequenceCache* cache = nullptr;
   std::unique_ptr<sampling::Sampler> sampler;
+
+  // Speculation: guesses of what comes after `tokens`, and the tokens of the chunk that checks them.
+  std::vector<text::TokenId> guesses, checked;
+  Acceptance acceptance;
+  std::optional<kv::SequenceCache> draft_cache;
+  uint32_t drafted_tokens = 0, accepted_tokens = 0;
+
   std::optional<dialogue::Reply> reply;
   uint64_t served_step = 0;
   bool admitted = false;  // may take pages

@@ -37,6 +37,7 @@ struct LoadSettings {
   uint64_t swap_budget_bytes = 0;  // host memory for KV pages that the pool has no room for
   uint64_t memory_left = 0;        // of the engine's budget; UINT64_MAX: no budget
   bool share_prefixes = true;
+  banter_speculation speculation = BANTER_SPECULATION_NONE;
   std::string chat_template;  // instead of the model's
 };
 

@@ -12,6 +12,8 @@ constexpr double kStreamingSlowdown = 1.8;
 /** The same where the prompt is more important than all that streams. */
 constexpr double kUrgentStepNs = 100e6;
 constexpr int32_t kLeastPrefillRows = 4;
+/** Tokens of one reply that are guessed in a step. */
+constexpr int32_t kMostGuesses = 8, kTrialGuesses = 2;
 /** Text of this size waiting for a poll pauses its generation. */
 constexpr size_t kMostWaitingText = 4096;
 constexpr int32_t kDefaultReserve = 256;
@@ -27,10 +29,11 @@ int32_t aged_priority(const Generation& generation) {
 
 }  // namespace
 
-ModelRunner::ModelRunner(Channels& channels, std::unique_ptr<LoadedModel> loaded)
+ModelRunner::ModelRunner(Channels& channels, const ModelObject& object, std::unique_ptr<LoadedModel> loaded)
     : channels_(channels),
       loaded_(std::move(loaded)),
-      allocator_(*loaded_->pool, *loaded_->prefixes, loaded_->chunk_tokens) {
+      allocator_(*loaded_->pool, *loaded_->prefixes, loaded_->chunk_tokens),
+      object_(object) {
   const auto sequences = static_cast<size_t>(loaded_->model->max_logit_rows()) * 2;
   running_.reserve(sequences);
   ended_.reserve(sequences);
@@ -178,6 +181,7 @@ void ModelRunner::retire(Generation& generation) {
   const auto computed = static_cast<size_t>(generation.cache->length());
   generation.cache = nullptr;
   generation.own_cache.reset();
+  generation.draft_cache.reset();
   generation.sampler.reset();
   if (generation.npc == nullptr || generation.npc->state == nullptr) return;
   NpcState& state = *generation.npc->state;
@@ -214,6 +218,7 @@ bool ModelRunner::step(uint64_t allowance_ns) {
   if (running_.empty()) return false;
   const uint64_t started = now_ns();
   collect_candidates(allowance_ns);
+  if (object_.settings.speculation != BANTER_SPECULATION_NONE) guess();
   build_batch();
   if (batch_.chunks.empty()) return false;
   ++step_;
@@ -244,13 +249,14 @@ void ModelRunner::collect_candidates(uint64_t allowance_ns) {
     }
     candidates_.push_back(candidate);
   }
-  plan_step(candidates_, limits(allowance_ns), scratch_);
+  limits_ = limits_of(allowance_ns);
+  plan_step(candidates_, limits_, scratch_);
   for (size_t i = 0; i < running_.size(); ++i) ranked_.push_back({&candidates_[i], running_[i]});
   std::sort(ranked_.begin(), ranked_.end(),
             [](const Ranked& a, const Ranked& b) { return a.candidate->before(*b.candidate); });
 }
 
-StepLimits ModelRunner::limits(uint64_t allowance_ns) const {
+StepLimits ModelRunner::limits_of(uint64_t allowance_ns) const {
   StepLimits limits;
   limits.rows = loaded_->chunk_tokens;
   limits.logit_rows = loaded_->model->max_logit_rows();
@@ -292,15 +298,83 @@ void ModelRunner::build_batch() {
     }
     // A preemption since the plan was made may have emptied the cache: then the step's rows are its first.
     const int32_t rows = std::min(candidate.rows, generation.pending());
-    if (waits_for_twin(generation) || !allocator_.reserve(ranked_, i, rows)) continue;
+    if (waits_for_twin(generation)) continue;
+    const auto guesses = static_cast<int32_t>(generation.guesses.size());
+    if (guesses > 0 && !generation.cache->reserve(rows + guesses)) generation.guesses.clear();
+    if (!allocator_.reserve(ranked_, i, rows)) continue;
     model::Chunk chunk;
     chunk.cache = generation.cache;
+    if (!generation.guesses.empty()) {
+      generation.checked.assign(1, generation.tokens.back());
+      generation.checked.insert(generation.checked.end(), generation.guesses.begin(), generation.guesses.end());
+      chunk.tokens = generation.checked;
+      chunk.logits = model::LogitRows::kAll;
+      batch_.chunks.push_back(chunk);
+      batch_generations_.push_back(&generation);
+      continue;
+    }
     chunk.tokens = std::span<const text::TokenId>(generation.tokens)
                        .subspan(static_cast<size_t>(generation.cache->length()), static_cast<size_t>(rows));
     chunk.logits = rows == generation.pending() ? model::LogitRows::kLast : model::LogitRows::kNone;
     batch_.chunks.push_back(chunk);
     batch_generations_.push_back(&generation);
   }
+}
+
+bool ModelRunner::find_draft() {
+  if (draft_ != nullptr) return true;
+  if (draft_refused_ || object_.draft == nullptr || object_.draft->runner == nullptr) return false;
+  std::string why_not;
+  draft_ = DraftModel::create(*object_.draft->runner->loaded_, *loaded_, why_not);
+  if (draft_ != nullptr) return true;
+  draft_refused_ = true;
+  channels_.config.log.write(BANTER_LOG_WARNING, "No speculation: " + why_not + ".");
+  return false;
+}
+
+void ModelRunner::drop_draft() {
+  for (Generation* generation : running_) generation->draft_cache.reset();
+  draft_.reset();
+  draft_refused_ = true;
+}
+
+/** Guesses for those that decode in this step, within what the step has room for and what is worth its cost. */
+void ModelRunner::guess() {
+  int32_t rows = 0, logit_rows = 0, decoding = 0;
+  for (const Candidate& c : candidates_) {
+    rows += c.rows;
+    if (c.rows == 0 || c.rows < c.pending) continue;
+    ++logit_rows;
+    if (c.decoding && c.pending == 1) ++decoding;
+  }
+  const bool by_draft = object_.settings.speculation == BANTER_SPECULATION_DRAFT;
+  if (decoding == 0 || (by_draft && !find_draft())) return;
+  int32_t left = std::min(limits_.rows - rows, limits_.logit_rows - logit_rows);
+  const double row_cost = cost_.slope() + (by_draft ? draft_->guess_ns() : 0);
+  wanted_.clear();
+  for (const Ranked& ranked : ranked_) {
+    Generation& generation = *ranked.generation;
+    generation.guesses.clear();
+    const Candidate& c = *ranked.candidate;
+    if (!c.decoding || c.pending != 1 || c.rows != 1) continue;
+    int32_t most =
+        std::min({kMostGuesses, left, generation.limit - static_cast<int32_t>(generation.tokens.size()) - 1});
+    if (generation.max_tokens != 0) {
+      most = std::min(most, static_cast<int32_t>(generation.max_tokens - generation.reply_tokens.size()) - 1);
+    }
+    // A few are tried where it is not known yet what rows cost.
+    most = cost_.knows_slope() ? generation.acceptance.worthwhile(cost_.of(rows), decoding, row_cost, most)
+                               : std::min(most, kTrialGuesses);
+    if (most <= 0) continue;
+    if (by_draft) {
+      wanted_.push_back({&generation, most});
+      left -= most;
+    } else {
+      find_repetition(generation.tokens, most, generation.guesses);
+      left -= static_cast<int32_t>(generation.guesses.size());
+    }
+  }
+  if (!wanted_.empty()) draft_->guess(wanted_);
 }
 
 /** True when this step computes, for another, tokens that this one needs next: from the next step on it can share them. */
@@ -344,8 +418,13 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     loaded_->prefixes->insert(generation.tokens, *generation.cache, step_, begins);
     (generation.reply_tokens.empty() || chunk.tokens.size() > 1 ? prefilled : decoded) += chunk.tokens.size();
     if (chunk.logits == model::LogitRows::kNone) continue;
-    next_token(generation, logits.subspan(row * vocabulary, vocabulary), now);
-    ++row;
+    if (chunk.logits == model::LogitRows::kAll) {
+      check_guesses(generation, chunk, logits.subspan(row * vocabulary, chunk.tokens.size() * vocabulary), now);
+      row += chunk.tokens.size();
+    } else {
+      next_token(generation, logits.subspan(row * vocabulary, vocabulary), now);
+      ++row;
+    }
     if (generation.state == Generation::State::kFinished) ended_.push_back(&generation);
   }
   cost_.add(static_cast<int32_t>(prefilled + decoded), static_cast<double>(now - started_ns));
@@ -380,6 +459,27 @@ void ModelRunner::next_token(Generation& generation, std::span<float> logits, ui
   generation.tokens.push_back(token);
   generation.reply_tokens.push_back(token);
   act_on(generation, reply.push(token, generation.out_text), false);
+}
+
+/** Row i of `logits` tells what comes after the chunk's first i + 1 tokens. Tokens are chosen as ever; as long as each is
+ *  what was guessed, the next row counts too. */
+void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chunk, std::span<float> logits,
+                                uint64_t now) {
+  const size_t rows = chunk.tokens.size(), vocabulary = logits.size() / rows;
+  const size_t before = generation.reply_tokens.size();
+  int32_t right = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    next_token(generation, logits.subspan(i * vocabulary, vocabulary), now);
+    const bool went_on = generation.terminal == 0 && generation.reply_tokens.size() == before + i + 1;
+    if (!went_on || i + 1 == rows || generation.tokens.back() != chunk.tokens[i + 1]) break;
+    ++right;
+  }
+  const auto guessed = static_cast<int32_t>(rows) - 1;
+  generation.acceptance.learn(guessed, right);
+  generation.drafted_tokens += static_cast<uint32_t>(guessed);
+  generation.accepted_tokens += static_cast<uint32_t>(right);
+  const auto known = static_cast<int32_t>(generation.tokens.size()) - 1;
+  generation.cache->truncate(std::min(generation.cache->length(), known));
 }
 
 void ModelRunner::act_on(Generation& generation, const dialogue::Verdict& verdict, bool nothing_to_choose) {

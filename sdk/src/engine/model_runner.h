@@ -11,6 +11,7 @@
 #include "engine/loaded_model.h"
 #include "engine/objects.h"
 #include "engine/scheduler.h"
+#include "engine/speculator.h"
 #include "engine/step_cost.h"
 #include "model/batch.h"
 
@@ -20,7 +21,7 @@ namespace banter::engine {
  *  they go. Who may hold KV pages: kv_allocator.h. */
 class ModelRunner {
  public:
-  ModelRunner(Channels& channels, std::unique_ptr<LoadedModel> loaded);
+  ModelRunner(Channels& channels, const ModelObject& object, std::unique_ptr<LoadedModel> loaded);
 
   /** Makes the prompt and everything else the generation needs; it runs then, or has ended (FAILED). */
   void begin(Generation& generation);
@@ -44,6 +45,8 @@ class ModelRunner {
   bool has_work() const { return !running_.empty(); }
   const std::vector<Generation*>& running() const { return running_; }
   const LoadedModel& loaded() const { return *loaded_; }
+  /** The draft model goes: no more guesses by it. */
+  void drop_draft();
   uint64_t kv_bytes_used() const;
   /** Most bytes of turns that a conversation keeps. */
   size_t turn_bytes_limit() const;
@@ -55,9 +58,12 @@ class ModelRunner {
   int32_t context_of(const Generation& generation) const;
 
   void collect_candidates(uint64_t allowance_ns);
-  StepLimits limits(uint64_t allowance_ns) const;
+  StepLimits limits_of(uint64_t allowance_ns) const;
   /** Admits and reserves in rank order; fills batch_ and batch_generations_. */
   void build_batch();
+  void guess();
+  bool find_draft();
+  void check_guesses(Generation& generation, const model::Chunk& chunk, std::span<float> logits, uint64_t now);
   bool waits_for_twin(const Generation& generation) const;
   void fail_batch(const Error& error);
   void after_step(std::span<float> logits, uint64_t started_ns);
@@ -72,6 +78,10 @@ class ModelRunner {
   std::vector<Generation*> ended_;
   uint64_t step_ = 0;
   StepCost cost_;
+  StepLimits limits_;
+  const ModelObject& object_;
+  std::unique_ptr<DraftModel> draft_;
+  bool draft_refused_ = false;
 
   // Memory kept from step to step.
   std::vector<Candidate> candidates_;  // one for each of running_
@@ -80,6 +90,7 @@ class ModelRunner {
   model::Batch batch_;
   std::vector<Generation*> batch_generations_;
   std::vector<text::TokenId> banned_;
+  std::vector<DraftModel::Wanted> wanted_;
 };
 
 }  // namespace banter::engine

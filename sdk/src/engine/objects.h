@@ -32,6 +32,7 @@ struct ModelObject {
   // Written before the load is posted.
   LoadSource source;
   LoadSettings settings;
+  ModelObject* draft = nullptr;  // one of its references is ours
   void* user_data = nullptr;
   uint32_t load_slot = FreeList::kNone;
 

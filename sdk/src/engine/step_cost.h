@@ -33,6 +33,8 @@ class StepCost {
     const double rows = (ns - line.base) / line.slope;
     return static_cast<int32_t>(std::clamp(rows, static_cast<double>(least), static_cast<double>(most)));
   }
+  /** False while all steps had about one size: then slope() is only an upper bound. */
+  bool knows_slope() const { return n_ > 0 && is_spread(); }
   /** What one more row costs. */
   double slope() const { return fit().slope; }
 
@@ -45,13 +47,15 @@ class StepCost {
     if (n_ <= 0) return {};
     const double spread = n_ * xx_ - x_ * x_;
     // Steps of one size only tell nothing about the slope: then all of it is taken to be the rows'.
-    if (spread <= 1e-3 * x_ * x_) return {0, y_ / x_};
+    if (!is_spread()) return {0, y_ / x_};
     const double slope = (n_ * xy_ - x_ * y_) / spread;
     if (slope <= 0) return {y_ / n_, 0};
     const double base = (y_ - slope * x_) / n_;
     if (base <= 0) return {0, xy_ / xx_};
     return {base, slope};
   }
+  bool is_spread() const { return n_ * xx_ - x_ * x_ > 1e-3 * x_ * x_; }
+
   double n_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;  // decaying sums
 };
 
