@@ -35,5 +35,5 @@ int banter_wrapper_works() {
   banter_model_info info;
   if (model.info(info) != BANTER_ERROR_STATE) return 14;
   if (model.complete("x", reply) != BANTER_OK) return 15;
-  return banter::request_config().priority == 4 && banter::sampling_config().top_k == 40 ? 0 : 16;
+  return banter::request_config().priority == BANTER_PRIORITY_DEFAULT && banter::sampling_config().top_k == 40 ? 0 : 16;
 }

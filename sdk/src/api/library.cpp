@@ -34,6 +34,11 @@ constexpr banter_api kApi = {
     banter_npc_say,
     banter_npc_add_turn,
     banter_npc_reset,
+    banter_npc_create_from_profile,
+    banter_save_config_init,
+    banter_load_config_init,
+    banter_npc_save,
+    banter_npc_load,
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "dialogue/chat_format.h"
 #include "kv/page_pool.h"
+#include "model/fingerprint.h"
 #include "model/model.h"
 #include "ops/backend.h"
 #include "sampling/sampler.h"
@@ -51,6 +52,7 @@ struct LoadedModel {
   int32_t chunk_tokens = 0;                  // rows of one step
   uint64_t kv_bytes = 0;
   uint32_t kv_bytes_per_token = 0;  // of the layers with full attention
+  model::Fingerprint fingerprint;   // for snapshots
   std::string warning;              // for the log, "" when all is well
 };
 
