@@ -57,7 +57,7 @@ flatbuffers::Offset<schema::Kv> write_kv(Builder& builder, const SnapshotKv& kv)
   const auto layout = write_text(builder, kv.layout);
   const auto tokens = builder.CreateVector(kv.tokens);
   const auto group_vector = builder.CreateVector(groups);
-  return schema::CreateKv(builder, layout, tokens, group_vector, kv.pages.bytes());
+  return schema::CreateKv(builder, layout, tokens, group_vector, kv.page_bytes);
 }
 
 /** A bound of the FlatBuffer's size: the builder itself would only assert. */
@@ -149,6 +149,7 @@ Result<SnapshotKv> read_kv(const schema::Kv& in, std::span<const std::byte> byte
     kv.pages.groups.push_back(out);
   }
   pages = bytes.subspan(start, sealed - start);
+  kv.page_bytes = pages.size();
   return kv;
 }
 
@@ -182,7 +183,7 @@ Result<SnapshotBytes> write_snapshot(const Snapshot& snapshot) {
     return out;
   }
   const size_t start = padded(builder.GetSize());
-  const uint64_t pages = snapshot.kv->pages.bytes();
+  const uint64_t pages = snapshot.kv->page_bytes;
   if (pages > static_cast<uint64_t>(PTRDIFF_MAX) - start - kChecksumBytes) {
     return Error{BANTER_ERROR_OUT_OF_MEMORY, "The KV pages are larger than this machine's memory."};
   }

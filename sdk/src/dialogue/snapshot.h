@@ -20,7 +20,8 @@ namespace banter::dialogue {
 struct SnapshotKv {
   std::string layout;
   std::vector<text::TokenId> tokens;
-  kv::StoredPages pages;  // pages.tokens == tokens.size()
+  kv::StoredPages pages;    // pages.tokens == tokens.size()
+  uint64_t page_bytes = 0;  // of all pages in the file: pages.bytes(), where they say the truth
 };
 
 struct Snapshot {

@@ -26,6 +26,7 @@ std::optional<dialogue::SnapshotKv> kv_to_save(const LoadedModel& loaded, const 
   kv.layout = layout_of(loaded);
   kv.tokens.assign(state.cached.begin(), state.cached.begin() + pages->tokens);
   kv.pages = std::move(*pages);
+  kv.page_bytes = kv.pages.bytes();
   return kv;
 }
 
