@@ -283,7 +283,7 @@ TEST_F(Border, RequestConfigsAreChecked) {
       {"flags", [](auto& c) { c.flags = 1u << 31; }},
       {"reserved0", [](auto& c) { c.reserved0 = 1; }},
       {"priority", [](auto& c) { c.priority = 8; }},
-      {"priority", [](auto& c) { c.priority = -1; }},
+      {"priority", [](auto& c) { c.priority = -2; }},
       {"stop_strings", [](auto& c) { c.stop_string_count = 1; }},
       {"stop_strings", [](auto& c) { c.stop_string_count = 33; }},
       {"stop_strings[0]",

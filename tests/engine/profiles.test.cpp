@@ -287,7 +287,8 @@ TEST_F(ProfileNpc, RefusesValuesOutOfRangeByName) {
   expect_refused(maker.finish([&](auto& p) {
     p.add_name(name);
     p.add_priority(9);
-  }), kBad, "'Mira'");
+  }),
+                 kBad, "'Mira'");
 }
 
 TEST_F(ProfileNpc, RefusesDamagedBytes) {

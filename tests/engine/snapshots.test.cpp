@@ -36,7 +36,8 @@ class Snapshots : public testing::Test {
   /** A character that has talked: its cache holds more than a page. */
   banter_npc* talker() {
     banter_npc* const npc = host.npc(model, "You are Mira. You keep an inn in the valley of Oakrest.");
-    for (const char* line : {"Hello there!", "Tell me of the valley and its people."}) done(say(npc, line, Ask(24, kGoOn)));
+    for (const char* line : {"Hello there!", "Tell me of the valley and its people."})
+      done(say(npc, line, Ask(24, kGoOn)));
     return npc;
   }
   /** The next reply, with the prompt it was given. */
@@ -378,7 +379,8 @@ TEST_F(Snapshots, EveryByteMayBeWrong) {
     for (size_t size = 1; size < good->size(); size += size < pages_at + 64 ? 1 : 997) {
       const Bytes cut(good->begin(), good->begin() + static_cast<std::ptrdiff_t>(size));
       const Outcome outcome = host.finish(load(npc, cut));
-      EXPECT_EQ(outcome.kind, good == &with_pages && size >= pages_at - 63 ? outcome.kind : BANTER_EVENT_FAILED) << size;
+      EXPECT_EQ(outcome.kind, good == &with_pages && size >= pages_at - 63 ? outcome.kind : BANTER_EVENT_FAILED)
+          << size;
       EXPECT_EQ(outcome.statistics.cached_tokens, 0u);
       if (size > pages_at) EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << size << outcome.message;
     }
@@ -393,7 +395,8 @@ TEST_F(Snapshots, WhatIsNoSnapshotIsRefused) {
   banter_npc* const npc = talker();
   const Bytes good = saved(npc);
   const Outcome expected_later = host.finish(save(npc));
-  for (const Bytes& bytes : {Bytes(1), Bytes(4096), Bytes(64, std::byte{0xFF}), file}) expect_survives(host, npc, bytes);
+  for (const Bytes& bytes : {Bytes(1), Bytes(4096), Bytes(64, std::byte{0xFF}), file})
+    expect_survives(host, npc, bytes);
   // A refused load changes nothing.
   EXPECT_EQ(saved(npc), expected_later.bytes);
 
@@ -463,7 +466,8 @@ TEST_F(Snapshots, CallersOfTheFirstVersionGetTheirEvents) {
 
 /** Random text of whole code points. */
 std::string random_text(std::mt19937& random) {
-  static const char* const kPieces[] = {"a", "the ", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x90\x89", "<|im_end|>", "\n", "."};
+  static const char* const kPieces[] = {"a",          "the ", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x90\x89",
+                                        "<|im_end|>", "\n",   "."};
   std::string text;
   for (uint32_t i = random() % 40; i > 0; --i) text += kPieces[random() % 8];
   return text;
@@ -482,7 +486,8 @@ TEST_F(Snapshots, ThousandRandomCharactersComeBackAsTheyWere) {
       } else if (random() % 12 == 0) {
         ASSERT_EQ(banter_npc_reset(npc), BANTER_OK);
       } else {
-        ASSERT_EQ(banter_npc_add_turn(npc, static_cast<banter_role>(random() % 3), text.data(), text.size()), BANTER_OK);
+        ASSERT_EQ(banter_npc_add_turn(npc, static_cast<banter_role>(random() % 3), text.data(), text.size()),
+                  BANTER_OK);
       }
     }
     const uint32_t flags = random() % 2;

@@ -261,7 +261,8 @@ typedef struct banter_save_config {
 
 /** Bits of banter_save_config::flags. */
 enum {
-  BANTER_SAVE_KV_PAGES = 1 /**< With the KV pages of the conversation so far, so that the first reply after a load starts
+  BANTER_SAVE_KV_PAGES =
+      1 /**< With the KV pages of the conversation so far, so that the first reply after a load starts
                               at once: kv_bytes_per_token (and more in layers with a window) for each token. */
 };
 
@@ -274,7 +275,8 @@ typedef struct banter_load_config {
 
 /** Bits of banter_load_config::flags. */
 enum {
-  BANTER_LOAD_KEEP_PERSONA = 1 /**< Load the turns only: persona and examples stay those of the character, for games whose
+  BANTER_LOAD_KEEP_PERSONA =
+      1 /**< Load the turns only: persona and examples stay those of the character, for games whose
                                   characters were rewritten since the snapshot was made. */
 };
 

@@ -198,7 +198,8 @@ banter_result read_request(const banter_request_config* config, uint32_t allowed
   if (c.reserved0 != 0) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.reserved0 must be 0.");
   if (c.priority != BANTER_PRIORITY_DEFAULT && (c.priority < 0 || c.priority > 7)) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
-                "banter_request_config.priority is %d; give a value in [0, 7], or BANTER_PRIORITY_DEFAULT.", c.priority);
+                "banter_request_config.priority is %d; give a value in [0, 7], or BANTER_PRIORITY_DEFAULT.",
+                c.priority);
   }
   if (const auto code =
           read_strings("stop_strings", c.stop_strings, c.stop_string_count, kMostStopStrings, out.stop_strings)) {

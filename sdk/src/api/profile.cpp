@@ -13,8 +13,8 @@ using banter::api::guard;
 
 extern "C" {
 
-banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* handle, const void* profile,
-                                                         size_t profile_size, void* user_data, banter_npc** out_npc) {
+banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* handle, const void* profile, size_t profile_size,
+                                                         void* user_data, banter_npc** out_npc) {
   return guard("banter_npc_create_from_profile", [&](Caller& caller) -> banter_result {
     if (out_npc == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_npc is NULL.");
     *out_npc = nullptr;
@@ -23,8 +23,7 @@ banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* handle, c
     if (profile == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "profile is NULL.");
     banter_sampling_config defaults;
     banter_sampling_config_init(&defaults);
-    auto read =
-        banter::dialogue::read_profile({static_cast<const std::byte*>(profile), profile_size}, defaults);
+    auto read = banter::dialogue::read_profile({static_cast<const std::byte*>(profile), profile_size}, defaults);
     if (!read) return fail(read.error());
 
     banter::engine::NpcSettings settings;

@@ -108,10 +108,9 @@ Result<void> read_limits(const schema::NpcProfile& in, const TextBudget& texts, 
 Result<void> read_stop_strings(const schema::NpcProfile& in, TextBudget& texts, Profile& out) {
   if (in.stop_strings() == nullptr) return {};
   if (in.stop_strings()->size() > kMostProfileStopStrings) {
-    return out_of_range(
-        texts, "stop_strings",
-        "are " + std::to_string(in.stop_strings()->size()) + "; at most " + std::to_string(kMostProfileStopStrings) +
-            " are possible.");
+    return out_of_range(texts, "stop_strings",
+                        "are " + std::to_string(in.stop_strings()->size()) + "; at most " +
+                            std::to_string(kMostProfileStopStrings) + " are possible.");
   }
   for (uint32_t i = 0; i < in.stop_strings()->size(); ++i) {
     const auto text = texts.take(in.stop_strings()->Get(i), indexed("stop_strings", i));
@@ -129,16 +128,17 @@ Result<void> read_stop_strings(const schema::NpcProfile& in, TextBudget& texts, 
 
 Result<Profile> read_profile(std::span<const std::byte> bytes, const banter_sampling_config& sampling_defaults) {
   if (bytes.size() > kMostProfileBytes) {
-    return Error{BANTER_ERROR_INVALID_ARGUMENT, "The profile has " + std::to_string(bytes.size()) +
-                                                    " bytes; profiles of up to 16 MiB are read."};
+    return Error{BANTER_ERROR_INVALID_ARGUMENT,
+                 "The profile has " + std::to_string(bytes.size()) + " bytes; profiles of up to 16 MiB are read."};
   }
   // A copy has the alignment that reading it in place needs.
   const std::vector<std::byte> copy(bytes.begin(), bytes.end());
   const auto* const data = reinterpret_cast<const uint8_t*>(copy.data());
   flatbuffers::Verifier verifier(data, copy.size(), kDepth, kTables);
   if (!schema::VerifyNpcProfileBuffer(verifier)) {
-    return Error{BANTER_ERROR_CORRUPT,
-                 "The profile is not a compiled npc_profile.fbs, or it is damaged; compile its JSON with flatc --binary."};
+    return Error{
+        BANTER_ERROR_CORRUPT,
+        "The profile is not a compiled npc_profile.fbs, or it is damaged; compile its JSON with flatc --binary."};
   }
   const schema::NpcProfile& in = *schema::GetNpcProfile(data);
   Profile out;

@@ -172,9 +172,9 @@ Result<SnapshotBytes> write_snapshot(const Snapshot& snapshot) {
                                                      snapshot.model.vocabulary, snapshot.model.weights);
   flatbuffers::Offset<schema::Kv> kv = 0;
   if (snapshot.kv) kv = write_kv(builder, *snapshot.kv);
-  builder.FinishSizePrefixed(schema::CreateSnapshot(builder, kFormat, library, persona, examples, turns,
-                                                    c.forgotten_turns, fingerprint, kv),
-                             schema::SnapshotIdentifier());
+  builder.FinishSizePrefixed(
+      schema::CreateSnapshot(builder, kFormat, library, persona, examples, turns, c.forgotten_turns, fingerprint, kv),
+      schema::SnapshotIdentifier());
 
   const auto* const header = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   SnapshotBytes out;

@@ -23,8 +23,8 @@ class TextBudget {
   Result<std::string_view> take(const flatbuffers::String* text, const std::string& field) {
     if (text == nullptr) return std::string_view();
     if (text->size() > left_) {
-      return Error{BANTER_ERROR_CORRUPT, what_ + ": its texts are together larger than the file (at " + field +
-                                             "); write it with flatc."};
+      return Error{BANTER_ERROR_CORRUPT,
+                   what_ + ": its texts are together larger than the file (at " + field + "); write it with flatc."};
     }
     left_ -= text->size();
     const std::string_view view(text->c_str(), text->size());

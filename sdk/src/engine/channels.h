@@ -71,8 +71,8 @@ struct Channels {
   EventQueue events;
   PushList<Notice, &Notice::next> notices;
   PushList<Blob, &Blob::next> spent_blobs;  // for the engine thread to free
-  Signal signal;                     // wakes the engine thread
-  std::atomic<uint64_t> cancels{0};  // changes with every cancel()
+  Signal signal;                            // wakes the engine thread
+  std::atomic<uint64_t> cancels{0};         // changes with every cancel()
   std::atomic<bool> stop{false};
   Figures figures;
 

@@ -52,8 +52,8 @@ int64_t reached_tokens(const PagePool& pool, const StoredPages& stored) {
     const StoredGroup& group = stored.groups[g];
     const GroupSpec& spec = pool.groups()[g];
     if (spec.window == 0 || group.first_page == 0) continue;
-    reached = std::max(reached, int64_t{group.first_page} * group.geometry.page_tokens + spec.window - 1 +
-                                    spec.restorable);
+    reached =
+        std::max(reached, int64_t{group.first_page} * group.geometry.page_tokens + spec.window - 1 + spec.restorable);
   }
   return reached;
 }
@@ -63,7 +63,8 @@ Result<void> check(const PagePool& pool, const StoredPages& stored, int32_t max_
     return Error{BANTER_ERROR_UNSUPPORTED, "the layers are grouped otherwise"};
   }
   if (stored.tokens <= 0) return Error{BANTER_ERROR_CORRUPT, "there are no tokens"};
-  if (stored.tokens > max_tokens) return Error{BANTER_ERROR_CONTEXT_FULL, "there are more tokens than the context holds"};
+  if (stored.tokens > max_tokens)
+    return Error{BANTER_ERROR_CONTEXT_FULL, "there are more tokens than the context holds"};
   uint64_t total = 0;
   for (size_t g = 0; g < stored.groups.size(); ++g) {
     const StoredGroup& group = stored.groups[g];

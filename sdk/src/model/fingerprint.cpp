@@ -16,8 +16,8 @@ uint64_t hash_of(const Hyperparameters& hp) {
   Hash64 hash;
   const auto add = [&](auto value) { hash.add(static_cast<uint64_t>(value)); };
   const auto add_float = [&](float value) { hash.add(uint64_t{std::bit_cast<uint32_t>(value)}); };
-  for (const int32_t n :
-       {hp.vocabulary, hp.embedding, hp.layers, hp.heads, hp.kv_heads, hp.head_dim, hp.feed_forward, hp.trained_context}) {
+  for (const int32_t n : {hp.vocabulary, hp.embedding, hp.layers, hp.heads, hp.kv_heads, hp.head_dim, hp.feed_forward,
+                          hp.trained_context}) {
     add(n);
   }
   for (const float x :
