@@ -10,6 +10,7 @@ fail() {
 packages_of() {
   case $1 in
     build) echo g++:g++ cmake:cmake ninja:ninja-build libpcre2-dev libutf8proc-dev nlohmann-json3-dev libconcurrentqueue-dev \
+      libflatbuffers-dev flatc:flatbuffers-compiler \
       libcli11-dev libgtest-dev ;;
     test) echo python3:python3 pkg-config:pkg-config ;;
     check) echo python3:python3 git:git g++:g++ clang-format-14:clang-format-14 ;;

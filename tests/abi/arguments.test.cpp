@@ -109,6 +109,8 @@ TEST(Library, InitFunctionsTakeNullAndFillTheSize) {
   banter_npc_config_init(nullptr);
   banter_sampling_config_init(nullptr);
   banter_request_config_init(nullptr);
+  banter_save_config_init(nullptr);
+  banter_load_config_init(nullptr);
   banter_sampling_config sampling;
   std::memset(&sampling, 0xAB, sizeof sampling);
   banter_sampling_config_init(&sampling);
@@ -119,7 +121,7 @@ TEST(Library, InitFunctionsTakeNullAndFillTheSize) {
   std::memset(&request, 0xAB, sizeof request);
   banter_request_config_init(&request);
   EXPECT_EQ(request.struct_size, sizeof request);
-  EXPECT_EQ(request.priority, 4);
+  EXPECT_EQ(request.priority, BANTER_PRIORITY_DEFAULT);
   EXPECT_EQ(request.flags, 0u);
 }
 
@@ -227,7 +229,7 @@ TEST_F(Border, PollChecksItsArray) {
   EXPECT_EQ(banter_poll(engine, nullptr, 0, 0, &count), BANTER_OK);
   EXPECT_EQ(count, 0u);
   EXPECT_INVALID(banter_poll(engine, nullptr, sizeof events[0], 2, &count), "events");
-  EXPECT_INVALID(banter_poll(engine, events, sizeof events[0] - 1, 2, &count), "stride");
+  EXPECT_INVALID(banter_poll(engine, events, offsetof(banter_event, bytes) - 1, 2, &count), "stride");
   EXPECT_INVALID(banter_poll(engine, events, 0, 2, &count), "stride");
   EXPECT_INVALID(banter_poll(engine, events, SIZE_MAX, 2, &count), "stride");
   // A newer caller's larger event: what we do not know is 0.
@@ -281,7 +283,7 @@ TEST_F(Border, RequestConfigsAreChecked) {
       {"flags", [](auto& c) { c.flags = 1u << 31; }},
       {"reserved0", [](auto& c) { c.reserved0 = 1; }},
       {"priority", [](auto& c) { c.priority = 8; }},
-      {"priority", [](auto& c) { c.priority = -1; }},
+      {"priority", [](auto& c) { c.priority = -2; }},
       {"stop_strings", [](auto& c) { c.stop_string_count = 1; }},
       {"stop_strings", [](auto& c) { c.stop_string_count = 33; }},
       {"stop_strings[0]",

@@ -123,6 +123,14 @@ void configs(Table& table) {
   FIELD(banter_request_config, user_data);
   FIELD(banter_request_config, deadline_ms);
   FIELD(banter_request_config, reserved1);
+  STRUCT(banter_save_config);
+  FIELD(banter_save_config, struct_size);
+  FIELD(banter_save_config, flags);
+  FIELD(banter_save_config, user_data);
+  STRUCT(banter_load_config);
+  FIELD(banter_load_config, struct_size);
+  FIELD(banter_load_config, flags);
+  FIELD(banter_load_config, user_data);
 }
 
 void results(Table& table) {
@@ -182,6 +190,8 @@ void results(Table& table) {
   FIELD(banter_event, dropped_tokens);
   FIELD(banter_event, reserved0);
   FIELD(banter_event, statistics);
+  FIELD(banter_event, bytes);
+  FIELD(banter_event, byte_count);
 }
 
 void functions(Table& table) {
@@ -218,6 +228,11 @@ void functions(Table& table) {
   FIELD(banter_api, engine_begin_frame);
   FIELD(banter_api, engine_set_cpu_share);
   FIELD(banter_api, engine_set_paused);
+  FIELD(banter_api, npc_create_from_profile);
+  FIELD(banter_api, save_config_init);
+  FIELD(banter_api, load_config_init);
+  FIELD(banter_api, npc_save);
+  FIELD(banter_api, npc_load);
 }
 
 TEST(Layout, IsTheCommittedTable) {

@@ -20,8 +20,13 @@ int banter_wrapper_works() {
   banter_request_id reply = 0;
   if (npc.say("Hello", reply) != BANTER_OK || npc.add_turn(BANTER_ROLE_USER, "x") != BANTER_OK) return 7;
   if (npc.reset_turns() != BANTER_OK) return 8;
+  banter_request_id snapshot = 0;
+  const banter_load_config to_load = banter::load_config();
+  if (npc.save(snapshot) != BANTER_OK || npc.load("x", 1, snapshot, &to_load) != BANTER_OK) return 17;
+  banter::Npc profiled;
+  if (profiled.create_from_profile(model, "x", 1) != BANTER_ERROR_CORRUPT || profiled) return 18;
   int terminals = 0;
-  while (terminals < 2) {
+  while (terminals < 4) {
     if (moved.wait(20000) != BANTER_OK) return 9;
     const banter_result code = moved.dispatch([&](const banter_event& event) {
       if (banter::is_terminal(event) && banter::text_of(event).size() > 5) ++terminals;
@@ -31,9 +36,9 @@ int banter_wrapper_works() {
   if (moved.cancel(reply) != BANTER_ERROR_NOT_FOUND) return 11;
   banter_event events[4];
   if (!moved.poll(events).empty()) return 12;
-  if (moved.statistics().requests_finished != 2) return 13;
+  if (moved.statistics().requests_finished != 4) return 13;
   banter_model_info info;
   if (model.info(info) != BANTER_ERROR_STATE) return 14;
   if (model.complete("x", reply) != BANTER_OK) return 15;
-  return banter::request_config().priority == 4 && banter::sampling_config().top_k == 40 ? 0 : 16;
+  return banter::request_config().priority == BANTER_PRIORITY_DEFAULT && banter::sampling_config().top_k == 40 ? 0 : 16;
 }

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <span>
 
 #include "engine/test_host.h"
 #include "support/gguf_writer.h"
@@ -221,7 +223,41 @@ struct Arena {
   }
 };
 
-/** Creates, loads, talks, destroys; every call may fail, none may crash, and everything is given back. */
+/** Polls until the request has ended; its last event, whose pointers are dead. `bytes` gets a snapshot's. */
+banter_event ending(banter_engine* engine, banter_request_id request, std::span<std::byte> bytes = {}) {
+  while (banter_wait(engine, 30000) == BANTER_OK) {
+    banter_event event;
+    uint32_t count = 0;
+    EXPECT_EQ(banter_poll(engine, &event, sizeof event, 1, &count), BANTER_OK);
+    if (count != 1 || event.request != request || !is_terminal(event.kind)) continue;
+    if (event.bytes != nullptr && event.byte_count <= bytes.size()) {
+      std::memcpy(bytes.data(), event.bytes, static_cast<size_t>(event.byte_count));
+    }
+    return event;
+  }
+  ADD_FAILURE() << "a request without an end";
+  return {};
+}
+
+/** Saves with pages and loads again. */
+bool save_and_load(banter_engine* engine, banter_npc* npc) {
+  static std::byte bytes[1 << 17];
+  banter_save_config config;
+  banter_save_config_init(&config);
+  config.flags = BANTER_SAVE_KV_PAGES;
+  banter_request_id request = 0;
+  if (banter_npc_save(npc, &config, &request) != BANTER_OK) return false;
+  const banter_event saved = ending(engine, request, bytes);
+  EXPECT_TRUE(saved.kind == BANTER_EVENT_SNAPSHOT || saved.kind == BANTER_EVENT_FAILED);
+  EXPECT_LE(saved.byte_count, sizeof bytes);
+  if (saved.kind != BANTER_EVENT_SNAPSHOT || saved.byte_count > sizeof bytes) return false;
+  if (banter_npc_load(npc, bytes, static_cast<size_t>(saved.byte_count), nullptr, &request) != BANTER_OK) return false;
+  const banter_event loaded = ending(engine, request);
+  EXPECT_TRUE(loaded.kind == BANTER_EVENT_DONE || loaded.kind == BANTER_EVENT_FAILED);
+  return loaded.kind == BANTER_EVENT_DONE;
+}
+
+/** Creates, loads, talks, saves, destroys; every call may fail, none may crash, and everything is given back. */
 bool whole_life(Arena& arena, const std::vector<std::byte>& bytes) {
   banter_engine_config config;
   banter_engine_config_init(&config);
@@ -245,18 +281,9 @@ bool whole_life(Arena& arena, const std::vector<std::byte>& bytes) {
   if (banter_model_load(engine, &model_config, &model, nullptr) == BANTER_OK &&
       banter_npc_create(model, nullptr, &npc) == BANTER_OK &&
       banter_npc_say(npc, "Hi", 2, Ask(4, kGoOn).get(), &request) == BANTER_OK) {
-    bool ended = false;
-    while (!ended && banter_wait(engine, 30000) == BANTER_OK) {
-      banter_event event;
-      uint32_t count = 0;
-      EXPECT_EQ(banter_poll(engine, &event, sizeof event, 1, &count), BANTER_OK);
-      if (count == 1 && event.request == request && is_terminal(event.kind)) {
-        ended = true;
-        good = event.kind == BANTER_EVENT_DONE;
-        EXPECT_TRUE(good || event.kind == BANTER_EVENT_FAILED);
-      }
-    }
-    EXPECT_TRUE(ended) << "a request without an end";
+    const banter_event event = ending(engine, request);
+    EXPECT_TRUE(event.kind == BANTER_EVENT_DONE || event.kind == BANTER_EVENT_FAILED);
+    good = event.kind == BANTER_EVENT_DONE && save_and_load(engine, npc);
   }
   banter_npc_destroy(npc);
   banter_model_release(model);

@@ -26,7 +26,7 @@ struct Recorded {
 
 inline bool is_terminal(banter_event_kind kind) {
   return kind == BANTER_EVENT_MODEL_READY || kind == BANTER_EVENT_DONE || kind == BANTER_EVENT_CANCELLED ||
-         kind == BANTER_EVENT_FAILED;
+         kind == BANTER_EVENT_FAILED || kind == BANTER_EVENT_SNAPSHOT;
 }
 
 /** What became of one request. */
@@ -38,6 +38,7 @@ struct Outcome {
   std::vector<int32_t> tokens, prompt;
   banter_request_statistics statistics{};
   uint32_t dropped_turns = 0, dropped_tokens = 0;
+  std::vector<std::byte> bytes;
   int terminals = 0;
 };
 
@@ -147,6 +148,9 @@ class Host {
       outcome.reason = e.finish_reason;
       outcome.message.assign(e.text, e.text_len);
       if (e.statistics != nullptr) outcome.statistics = *e.statistics;
+      EXPECT_EQ(e.bytes != nullptr, e.kind == BANTER_EVENT_SNAPSHOT);
+      const auto* const bytes = static_cast<const std::byte*>(e.bytes);
+      if (bytes != nullptr) outcome.bytes.assign(bytes, bytes + e.byte_count);
     }
     if (!keep_events) return;
     Recorded copy;
@@ -187,6 +191,23 @@ struct Ask {
 inline banter_request_id say(banter_npc* npc, const std::string& text, Ask ask = Ask()) {
   banter_request_id request = 0;
   EXPECT_EQ(banter_npc_say(npc, text.data(), text.size(), ask.get(), &request), BANTER_OK)
+      << banter_last_error_message();
+  return request;
+}
+inline banter_request_id save(banter_npc* npc, uint32_t flags = 0) {
+  banter_save_config config;
+  banter_save_config_init(&config);
+  config.flags = flags;
+  banter_request_id request = 0;
+  EXPECT_EQ(banter_npc_save(npc, &config, &request), BANTER_OK) << banter_last_error_message();
+  return request;
+}
+inline banter_request_id load(banter_npc* npc, const std::vector<std::byte>& bytes, uint32_t flags = 0) {
+  banter_load_config config;
+  banter_load_config_init(&config);
+  config.flags = flags;
+  banter_request_id request = 0;
+  EXPECT_EQ(banter_npc_load(npc, bytes.data(), bytes.size(), &config, &request), BANTER_OK)
       << banter_last_error_message();
   return request;
 }

@@ -52,6 +52,7 @@ struct Game {
   std::vector<banter_npc*> npcs;
   std::vector<banter_request_id> requests;
   std::map<banter_request_id, int> open;  // accepted, not ended
+  std::vector<std::byte> snapshot;        // the last that was saved
 
   Game(const uint8_t* data, size_t size) : in(data, size) {}
 
@@ -93,7 +94,13 @@ struct Game {
     const auto found = open.find(event.request);
     require(found != open.end(), "an event of a request that has ended or never was");
     const bool terminal = event.kind == BANTER_EVENT_MODEL_READY || event.kind == BANTER_EVENT_DONE ||
-                          event.kind == BANTER_EVENT_CANCELLED || event.kind == BANTER_EVENT_FAILED;
+                          event.kind == BANTER_EVENT_CANCELLED || event.kind == BANTER_EVENT_FAILED ||
+                          event.kind == BANTER_EVENT_SNAPSHOT;
+    require((event.bytes != nullptr) == (event.kind == BANTER_EVENT_SNAPSHOT), "bytes and kind do not match");
+    if (event.bytes != nullptr) {
+      const auto* const bytes = static_cast<const std::byte*>(event.bytes);
+      snapshot.assign(bytes, bytes + event.byte_count);
+    }
     require((event.code != BANTER_OK) == (event.kind == BANTER_EVENT_FAILED), "code and kind do not match");
     require(event.kind != BANTER_EVENT_FAILED || event.text_len > 5, "a failure without a sentence");
     if (terminal) open.erase(found);
@@ -203,6 +210,23 @@ struct Game {
     if (npc != nullptr) npcs.push_back(npc);
   }
 
+  void save_or_load() {
+    if (npcs.empty()) return;
+    banter_request_id request = 0;
+    if (in.below(2) == 0 || snapshot.empty()) {
+      banter_save_config config;
+      banter_save_config_init(&config);
+      config.flags = in.below(3);
+      return accepted(banter_npc_save(pick(npcs), &config, &request), request);
+    }
+    std::vector<std::byte> bytes = snapshot;
+    if (in.below(2) == 0) bytes[in.word() % bytes.size()] = static_cast<std::byte>(in.byte());
+    banter_load_config config;
+    banter_load_config_init(&config);
+    config.flags = in.below(3);
+    accepted(banter_npc_load(pick(npcs), bytes.data(), bytes.size(), &config, &request), request);
+  }
+
   void odd_calls() {
     banter_request_id request = 1;
     uint32_t count = 0;
@@ -281,8 +305,9 @@ struct Game {
         return;
       case 14:
         // Its characters' handles stay good.
-        if (!models.empty() && in.below(3) == 0) banter_model_release(take(models));
-        return;
+        if (models.empty()) return;
+        if (in.below(3) == 0) return banter_model_release(take(models));
+        return save_or_load();
       default:
         return odd_calls();
     }

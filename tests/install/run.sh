@@ -44,7 +44,7 @@ case $case in
     rm -rf "$prefix"
     cmake --install "$source" --prefix "$prefix"
     for file in include/banter/banter.h include/banter/banter.hpp include/banter/version.h "$libdir/libbanter.so" \
-      "$libdir/libbanter_static.a" "$libdir/pkgconfig/banter.pc" "$libdir/cmake/banter/banterConfig.cmake"; do
+      share/banter/schema/npc_profile.fbs "$libdir/libbanter_static.a" "$libdir/pkgconfig/banter.pc" "$libdir/cmake/banter/banterConfig.cmake"; do
       [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
     done
     # Nothing of the build machine may be left in what is installed.

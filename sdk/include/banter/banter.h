@@ -260,6 +260,59 @@ BANTER_API banter_result BANTER_CALL banter_npc_add_turn(banter_npc* npc, banter
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_npc_reset(banter_npc* npc);
 
+/* ------------------------------------------------------------------ profiles and snapshots */
+
+/** Creates a character from a profile: a FlatBuffer of sdk/schema/npc_profile.fbs, made from JSON by flatc (see
+ *  sdk/docs/profiles.md). As banter_npc_create() with the profile's persona, sampling and limits; its examples come before
+ *  the turns, its stop strings and priority hold for requests of the character.
+ *  @param profile    any bytes; copied
+ *  @param user_data  comes back in this character's events; NULL: the model's
+ *  @param out_npc    [out] NULL on failure; release with banter_npc_destroy()
+ *  @returns BANTER_OK, BANTER_ERROR_CORRUPT (not a profile, or damaged), BANTER_ERROR_INVALID_ARGUMENT (a value out of its
+ *           range: the message names the field), BANTER_ERROR_OUT_OF_MEMORY
+ *  Thread safety: any thread; does not block. Allocates.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* model, const void* profile,
+                                                                    size_t profile_size, void* user_data,
+                                                                    banter_npc** out_npc);
+
+/** Fills `config` with defaults and its size.
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_save_config_init(banter_save_config* config);
+/** Fills `config` with defaults and its size.
+ *  Thread safety: any thread.
+ *  Since: 0.1.0 */
+BANTER_API void BANTER_CALL banter_load_config_init(banter_load_config* config);
+
+/** Saves the conversation: persona, examples and turns. A request like a reply: it takes its place among the character's
+ *  requests, so that it sees what the calls before it have done, and ends with SNAPSHOT (or CANCELLED, FAILED). The event's
+ *  bytes are the snapshot; store them before the next poll. statistics->cached_tokens of the event says how many tokens' KV
+ *  pages are in it.
+ *  @param config       copied; NULL: defaults
+ *  @param out_request  [out] 0 on failure
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY
+ *  Thread safety: any thread; does not block.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_npc_save(banter_npc* npc, const banter_save_config* config,
+                                                     banter_request_id* out_request);
+
+/** Puts a saved conversation in the place of the character's: persona, examples and turns. Sampling, limits, stop strings
+ *  and priority stay the character's. Any model will do; turns beyond what it can ever use are forgotten, oldest first. KV
+ *  pages are used where model, library version, backend and page format are those that wrote them, and pages are free;
+ *  else the conversation is computed again at the next reply, with the same words. A request like a reply: it ends with
+ *  DONE (or CANCELLED, FAILED: then nothing has changed); the event's statistics->prompt_tokens says how many tokens' KV
+ *  pages the snapshot has, cached_tokens how many are used, text why none are.
+ *  @param snapshot     any bytes; copied
+ *  @param config       copied; NULL: defaults
+ *  @param out_request  [out] 0 on failure
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY, BANTER_ERROR_OUT_OF_MEMORY. What is wrong with the
+ *           bytes is told by FAILED: BANTER_ERROR_CORRUPT, or BANTER_ERROR_VERSION where a newer library wrote them.
+ *  Thread safety: any thread; does not block. Allocates a copy of the snapshot.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_npc_load(banter_npc* npc, const void* snapshot, size_t snapshot_size,
+                                                     const banter_load_config* config, banter_request_id* out_request);
+
 /* ------------------------------------------------------------------ function table */
 
 /** Every function above, for hosts that load the library at run time. Append-only. */
@@ -300,6 +353,11 @@ typedef struct banter_api {
   banter_result(BANTER_CALL* engine_begin_frame)(banter_engine*);
   banter_result(BANTER_CALL* engine_set_cpu_share)(banter_engine*, float);
   banter_result(BANTER_CALL* engine_set_paused)(banter_engine*, uint32_t);
+  banter_result(BANTER_CALL* npc_create_from_profile)(banter_model*, const void*, size_t, void*, banter_npc**);
+  void(BANTER_CALL* save_config_init)(banter_save_config*);
+  void(BANTER_CALL* load_config_init)(banter_load_config*);
+  banter_result(BANTER_CALL* npc_save)(banter_npc*, const banter_save_config*, banter_request_id*);
+  banter_result(BANTER_CALL* npc_load)(banter_npc*, const void*, size_t, const banter_load_config*, banter_request_id*);
 } banter_api;
 
 /** The function table: the one symbol a host that loads the library at run time needs.

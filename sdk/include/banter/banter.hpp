@@ -81,7 +81,8 @@ inline std::string_view text_of(const banter_event& event) noexcept {
 /** True for the event that ends its request. */
 inline bool is_terminal(const banter_event& event) noexcept {
   return event.kind == BANTER_EVENT_MODEL_READY || event.kind == BANTER_EVENT_DONE ||
-         event.kind == BANTER_EVENT_CANCELLED || event.kind == BANTER_EVENT_FAILED;
+         event.kind == BANTER_EVENT_CANCELLED || event.kind == BANTER_EVENT_FAILED ||
+         event.kind == BANTER_EVENT_SNAPSHOT;
 }
 
 /** Configuration structs, filled with defaults. */
@@ -108,6 +109,16 @@ inline banter_request_config request_config() noexcept {
 inline banter_sampling_config sampling_config() noexcept {
   banter_sampling_config config;
   banter_sampling_config_init(&config);
+  return config;
+}
+inline banter_save_config save_config() noexcept {
+  banter_save_config config;
+  banter_save_config_init(&config);
+  return config;
+}
+inline banter_load_config load_config() noexcept {
+  banter_load_config config;
+  banter_load_config_init(&config);
   return config;
 }
 
@@ -203,6 +214,14 @@ class Npc : public Owner<banter_npc, banter_npc_destroy> {
     config.persona_len = persona.size();
     return create(model, config);
   }
+  /** From a profile that flatc has made. */
+  banter_result create_from_profile(Model& model, const void* profile, size_t size,
+                                    void* user_data = nullptr) noexcept {
+    banter_npc* npc = nullptr;
+    const banter_result code = banter_npc_create_from_profile(model.get(), profile, size, user_data, &npc);
+    if (code == BANTER_OK) reset(npc);
+    return code;
+  }
   banter_result say(std::string_view text, banter_request_id& out_request,
                     const banter_request_config* config = nullptr) noexcept {
     return banter_npc_say(get(), text.data(), text.size(), config, &out_request);
@@ -211,6 +230,14 @@ class Npc : public Owner<banter_npc, banter_npc_destroy> {
     return banter_npc_add_turn(get(), role, text.data(), text.size());
   }
   banter_result reset_turns() noexcept { return banter_npc_reset(get()); }
+  /** Ends with a SNAPSHOT event. */
+  banter_result save(banter_request_id& out_request, const banter_save_config* config = nullptr) noexcept {
+    return banter_npc_save(get(), config, &out_request);
+  }
+  banter_result load(const void* snapshot, size_t size, banter_request_id& out_request,
+                     const banter_load_config* config = nullptr) noexcept {
+    return banter_npc_load(get(), snapshot, size, config, &out_request);
+  }
 };
 
 }  // namespace banter

@@ -248,7 +248,8 @@ typedef struct banter_request_config {
   uint32_t struct_size;
   uint32_t flags;                         /**< BANTER_REQUEST_… bits. */
   uint32_t max_tokens;                    /**< Longest reply. 0: until the model ends it or the context is full. */
-  int32_t priority;                       /**< 0 (background) to 7 (the player waits). [4] Higher goes first. */
+  int32_t priority;                       /**< 0 (background) to 7 (the player waits). Higher goes first.
+                                             [BANTER_PRIORITY_DEFAULT] */
   const banter_sampling_config* sampling; /**< NULL: the character's. */
   const char* const* stop_strings; /**< Zero-terminated; the reply ends before the earliest of them. At most 32 of at
                                       most 256 bytes. */
@@ -267,12 +268,43 @@ typedef struct banter_request_config {
   uint32_t reserved1;   /**< 0. */
 } banter_request_config;
 
+/** banter_request_config::priority: the character's, which is 4 unless its profile says otherwise. */
+#define BANTER_PRIORITY_DEFAULT (-1)
+
 /** Bits of banter_request_config::flags. */
 enum {
   BANTER_REQUEST_IGNORE_END = 1,    /**< Go on after the model's end tokens, to max_tokens. */
   BANTER_REQUEST_SPECIAL_TEXT = 2,  /**< TEXT events show control tokens (for debugging). */
   BANTER_REQUEST_PARSE_SPECIAL = 4, /**< banter_model_complete() only: control tokens in the prompt count as such. */
   BANTER_REQUEST_REPORT_PROMPT = 8  /**< A PROMPT event tells the exact tokens the model is given (for debugging). */
+};
+
+/** How a conversation is saved. See banter_save_config_init(). */
+typedef struct banter_save_config {
+  uint32_t struct_size;
+  uint32_t flags;  /**< BANTER_SAVE_… bits. */
+  void* user_data; /**< Comes back in this request's events; NULL: the character's. */
+} banter_save_config;
+
+/** Bits of banter_save_config::flags. */
+enum {
+  BANTER_SAVE_KV_PAGES =
+      1 /**< With the KV pages of the conversation so far, so that the first reply after a load starts
+                              at once: kv_bytes_per_token (and more in layers with a window) for each token. */
+};
+
+/** How a conversation is loaded. See banter_load_config_init(). */
+typedef struct banter_load_config {
+  uint32_t struct_size;
+  uint32_t flags;  /**< BANTER_LOAD_… bits. */
+  void* user_data; /**< Comes back in this request's events; NULL: the character's. */
+} banter_load_config;
+
+/** Bits of banter_load_config::flags. */
+enum {
+  BANTER_LOAD_KEEP_PERSONA =
+      1 /**< Load the turns only: persona and examples stay those of the character, for games whose
+                                  characters were rewritten since the snapshot was made. */
 };
 
 /* ------------------------------------------------------------------ events */
@@ -287,7 +319,8 @@ enum {
   BANTER_EVENT_DONE = 5,            /**< Terminal: finish_reason and statistics are set. */
   BANTER_EVENT_CANCELLED = 6, /**< Terminal: statistics are set; the reply so far, if any, stays in the conversation. */
   BANTER_EVENT_FAILED = 7,    /**< Terminal: code, and text is a sentence for people. */
-  BANTER_EVENT_PROMPT = 8     /**< tokens: the whole prompt; only with BANTER_REQUEST_REPORT_PROMPT. */
+  BANTER_EVENT_PROMPT = 8,    /**< tokens: the whole prompt; only with BANTER_REQUEST_REPORT_PROMPT. */
+  BANTER_EVENT_SNAPSHOT = 9   /**< Terminal for banter_npc_save(): bytes and statistics are set. */
 };
 
 /** Why a reply ended. */
@@ -324,7 +357,7 @@ typedef struct banter_event {
   banter_model* model;
   banter_npc* npc; /**< NULL for loads and completions. */
   void* user_data;
-  const char* text; /**< Zero-terminated; never NULL. */
+  const char* text; /**< Zero-terminated; never NULL. DONE of banter_npc_load(): why KV pages were not used, or "". */
   size_t text_len;
   const int32_t* tokens; /**< TEXT, DONE and CANCELLED: tokens generated since the request's previous event. */
   uint32_t token_count;
@@ -333,7 +366,10 @@ typedef struct banter_event {
   uint32_t dropped_turns;
   uint32_t dropped_tokens;
   uint32_t reserved0;
-  const banter_request_statistics* statistics; /**< DONE and CANCELLED, else NULL. */
+  const banter_request_statistics* statistics; /**< DONE, CANCELLED and SNAPSHOT, else NULL. */
+  /* Behind here are fields that callers compiled earlier do not have: their stride ends before. */
+  const void* bytes;   /**< SNAPSHOT: what to store, else NULL. */
+  uint64_t byte_count; /**< Of bytes. */
 } banter_event;
 
 #ifdef __cplusplus

@@ -25,23 +25,23 @@ struct IntRange {
   int32_t value, low, high;
 };
 
-banter_result check_floats(std::span<const FloatRange> ranges) noexcept {
+banter_result check_floats(const char* name, std::span<const FloatRange> ranges) noexcept {
   for (const FloatRange& r : ranges) {
     const bool low = r.above_low ? r.value > r.low : r.value >= r.low;
     const bool high = r.below_high ? r.value < r.high : r.value <= r.high;
     if (low && high) continue;  // NaN is neither
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_sampling_config.%s is %g; give a value in %c%g, %g%c.", r.field,
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.%s is %g; give a value in %c%g, %g%c.", name, r.field,
                 static_cast<double>(r.value), r.above_low ? '(' : '[', static_cast<double>(r.low),
                 static_cast<double>(r.high), r.below_high ? ')' : ']');
   }
   return BANTER_OK;
 }
 
-banter_result check_ints(std::span<const IntRange> ranges) noexcept {
+banter_result check_ints(const char* name, std::span<const IntRange> ranges) noexcept {
   for (const IntRange& r : ranges) {
     if (r.value >= r.low && r.value <= r.high) continue;
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_sampling_config.%s is %d; give a value in [%d, %d].", r.field,
-                r.value, r.low, r.high);
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.%s is %d; give a value in [%d, %d].", name, r.field, r.value, r.low,
+                r.high);
   }
   return BANTER_OK;
 }
@@ -116,7 +116,8 @@ BANTER_GAME_THREAD banter_result read_text(const char* name, const char* text, s
   return BANTER_OK;
 }
 
-BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* config, Sampling& out) noexcept {
+BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* config, Sampling& out,
+                                               const char* name) noexcept {
   banter_sampling_config c;
   banter_sampling_config_init(&c);
   if (config != nullptr) {
@@ -138,7 +139,7 @@ BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* con
       {"mirostat_tau", c.mirostat_tau, 0, 100, true},
       {"mirostat_eta", c.mirostat_eta, 0, 1, true},
   };
-  if (const banter_result code = check_floats(floats)) return code;
+  if (const banter_result code = check_floats(name, floats)) return code;
   const IntRange ints[] = {
       {"top_k", c.top_k, 0, INT32_MAX},
       {"penalty_last_tokens", c.penalty_last_tokens, -1, INT32_MAX},
@@ -146,9 +147,9 @@ BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* con
       {"dry_last_tokens", c.dry_last_tokens, -1, INT32_MAX},
       {"mirostat", c.mirostat, 0, 2},
   };
-  if (const banter_result code = check_ints(ints)) return code;
+  if (const banter_result code = check_ints(name, ints)) return code;
   if (c.mirostat == 1) {
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_sampling_config.mirostat is 1; give 0 (off) or 2.");
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.mirostat is 1; give 0 (off) or 2.", name);
   }
   if (c.logit_bias_count > 0 && (c.logit_bias_tokens == nullptr || c.logit_bias_values == nullptr)) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_sampling_config.logit_bias_count is %u, but an array is NULL.",
@@ -158,9 +159,9 @@ BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* con
     const float value = c.logit_bias_values[i];
     if (!std::isnan(value) && !(std::isinf(value) && value > 0) && c.logit_bias_tokens[i] >= 0) continue;
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
-                "banter_sampling_config.logit_bias[%u] is %g for token %d; give a token "
+                "%s.logit_bias[%u] is %g for token %d; give a token "
                 "of the vocabulary, and a number or minus infinity.",
-                i, static_cast<double>(value), c.logit_bias_tokens[i]);
+                name, i, static_cast<double>(value), c.logit_bias_tokens[i]);
   }
   out.settings = {c.seed,
                   c.temperature,
@@ -200,8 +201,9 @@ BANTER_GAME_THREAD banter_result read_request(const banter_request_config* confi
   if (c.reserved0 != 0 || c.reserved1 != 0) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.reserved0 and reserved1 must be 0.");
   }
-  if (c.priority < 0 || c.priority > 7) {
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.priority is %d; give a value in [0, 7].",
+  if (c.priority != BANTER_PRIORITY_DEFAULT && (c.priority < 0 || c.priority > 7)) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_request_config.priority is %d; give a value in [0, 7], or BANTER_PRIORITY_DEFAULT.",
                 c.priority);
   }
   if (const auto code =

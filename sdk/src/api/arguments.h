@@ -57,7 +57,9 @@ struct Sampling {
   std::span<const int32_t> bias_tokens;
   std::span<const float> bias_values;
 };
-banter_result read_sampling(const banter_sampling_config* config, Sampling& out) noexcept;
+/** @param name  what messages call the struct */
+banter_result read_sampling(const banter_sampling_config* config, Sampling& out,
+                            const char* name = "banter_sampling_config") noexcept;
 
 /** Fills in everything of `out` that a request config says; NULL: the defaults. `out` borrows the caller's arrays.
  *  @param allowed_flags  BANTER_REQUEST_… bits that make sense for this call */

@@ -117,7 +117,8 @@ BANTER_GAME_THREAD banter_result BANTER_CALL banter_poll(banter_engine* handle, 
     if (capacity > 0 && events == nullptr) {
       return fail(BANTER_ERROR_INVALID_ARGUMENT, "events is NULL, but capacity is %u.", capacity);
     }
-    if (capacity > 0 && (stride < sizeof(banter_event) || stride > 65536)) {
+    constexpr size_t kFirstEvent = offsetof(banter_event, bytes);  // of a caller compiled against 0.1.0
+    if (capacity > 0 && (stride < kFirstEvent || stride > 65536)) {
       return fail(BANTER_ERROR_INVALID_ARGUMENT, "stride is %zu; give sizeof(banter_event), which is %zu here.", stride,
                   sizeof(banter_event));
     }

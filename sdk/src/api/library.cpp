@@ -38,6 +38,11 @@ constexpr banter_api kApi = {
     banter_engine_begin_frame,
     banter_engine_set_cpu_share,
     banter_engine_set_paused,
+    banter_npc_create_from_profile,
+    banter_save_config_init,
+    banter_load_config_init,
+    banter_npc_save,
+    banter_npc_load,
 };
 
 }  // namespace

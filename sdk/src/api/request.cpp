@@ -40,7 +40,7 @@ BANTER_GAME_THREAD void BANTER_CALL banter_request_config_init(banter_request_co
   if (config == nullptr) return;
   *config = {};
   config->struct_size = sizeof *config;
-  config->priority = 4;
+  config->priority = BANTER_PRIORITY_DEFAULT;
 }
 
 BANTER_GAME_THREAD banter_result BANTER_CALL banter_cancel(banter_engine* handle, banter_request_id request) {

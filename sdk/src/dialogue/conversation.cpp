@@ -7,7 +7,8 @@ namespace banter::dialogue {
 using text::TokenId;
 
 Result<std::vector<TokenId>> Conversation::render(const ChatFormat& format, size_t from, std::string_view said) const {
-  std::vector<Turn> turns(turns_.begin() + static_cast<std::ptrdiff_t>(from), turns_.end());
+  std::vector<Turn> turns = examples_;
+  turns.insert(turns.end(), turns_.begin() + static_cast<std::ptrdiff_t>(from), turns_.end());
   if (!said.empty()) turns.push_back({Role::kUser, std::string(said)});
   return format.encode(persona_, turns);
 }
@@ -95,6 +96,13 @@ void Conversation::add(Role role, std::string text, size_t limit_bytes) {
     turns_.pop_front();
     ++forgotten_turns_;
   }
+}
+
+Conversation Conversation::restored(ConversationState state, size_t limit_bytes) {
+  Conversation conversation(std::move(state.persona), std::move(state.examples));
+  conversation.forgotten_turns_ = state.forgotten_turns;
+  for (Turn& turn : state.turns) conversation.add(turn.role, std::move(turn.text), limit_bytes);
+  return conversation;
 }
 
 void Conversation::reset() {

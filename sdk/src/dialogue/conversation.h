@@ -28,15 +28,24 @@ struct Prompt {
   uint32_t dropped_tokens = 0;  // how much shorter the prompt is without them
 };
 
+/** All of a conversation that outlives the process. */
+struct ConversationState {
+  std::string persona;
+  std::vector<Turn> examples;  // exchanges before the first turn; never dropped
+  std::deque<Turn> turns;
+  uint32_t forgotten_turns = 0;  // dropped by add() and not reported yet
+};
+
 /** One conversation. Engine thread only.
  *
- *  Context policy: persona and the newest turn always stay. When the prompt would leave less than the reply reserve, the
+ *  Context policy: persona, examples and the newest turn always stay. When the prompt would leave less than the reply reserve, the
  *  oldest turns go, whole exchanges (up to the next user turn) at a time, until an eighth of the context is free beyond
  *  the reserve: each time turns go the whole prompt must be computed anew, and without that slack it would happen at
  *  every turn. */
 class Conversation {
  public:
-  explicit Conversation(std::string persona) : persona_(std::move(persona)) {}
+  explicit Conversation(std::string persona, std::vector<Turn> examples = {})
+      : persona_(std::move(persona)), examples_(std::move(examples)) {}
 
   /** The prompt for a reply to `said` (empty: no new turn; the character speaks first or goes on). Changes nothing.
    *  Errors: PROMPT_TOO_LONG (persona and newest turn alone do not fit), TEMPLATE, NO_TEMPLATE. */
@@ -49,8 +58,13 @@ class Conversation {
   void add(Role role, std::string text, size_t limit_bytes);
   void reset();
 
+  ConversationState state() const { return {persona_, examples_, turns_, forgotten_turns_}; }
+  /** A conversation in this state; `limit_bytes` as in add(). */
+  static Conversation restored(ConversationState state, size_t limit_bytes);
+
   const std::deque<Turn>& turns() const { return turns_; }
   const std::string& persona() const { return persona_; }
+  const std::vector<Turn>& examples() const { return examples_; }
 
  private:
   Result<std::vector<text::TokenId>> render(const ChatFormat& format, size_t from, std::string_view said) const;
@@ -58,6 +72,7 @@ class Conversation {
   size_t exchange_at(size_t from) const;
 
   std::string persona_;
+  std::vector<Turn> examples_;
   std::deque<Turn> turns_;
   size_t turn_bytes_ = 0;
   uint32_t forgotten_turns_ = 0;  // dropped by add() and not reported yet

@@ -6,6 +6,7 @@
 
 #include "banter/types.h"
 #include "dialogue/turn.h"
+#include "engine/blob.h"
 #include "engine/command_queue.h"
 #include "engine/event_queue.h"
 #include "engine/free_list.h"
@@ -78,11 +79,19 @@ struct Channels {
   CommandQueue commands;
   EventQueue events;
   PushList<Notice, &Notice::next> notices;
-  Signal signal;                     // wakes the engine thread
-  std::atomic<uint64_t> cancels{0};  // changes with every cancel()
+  PushList<Blob, &Blob::next> spent_blobs;  // for the engine thread to free
+  Signal signal;                            // wakes the engine thread
+  std::atomic<uint64_t> cancels{0};         // changes with every cancel()
   std::atomic<bool> stop{false};
   Controls controls;
   Figures figures;
+
+  ~Channels() { free_spent_blobs(); }
+  void free_spent_blobs() {
+    for (Blob* blob = spent_blobs.empty() ? nullptr : spent_blobs.take_all(); blob != nullptr;) {
+      const std::unique_ptr<Blob> spent(std::exchange(blob, blob->next));
+    }
+  }
 
   Result<void> create(const EngineConfig& engine_config) {
     config = engine_config;

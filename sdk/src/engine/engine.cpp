@@ -146,6 +146,7 @@ BANTER_GAME_THREAD Refusal Engine::submit(const Submission& submission, banter_r
   slot.stop_token_count = static_cast<uint8_t>(submission.stop_tokens.size());
   slot.stop_string_count = static_cast<uint8_t>(submission.stop_strings.size());
   slot.banned_string_count = static_cast<uint8_t>(submission.banned_strings.size());
+  slot.blob.reset(submission.blob);  // was empty: its last holder took it
   slot.submitted_ns = now_ns();
 
   // Before posting: afterwards the request may end, and its slot be another's, at any moment.
@@ -189,6 +190,10 @@ BANTER_GAME_THREAD bool Engine::cancel(banter_request_id request) {
 
 BANTER_GAME_THREAD void Engine::free_slot_references(uint32_t index) {
   RequestSlot& slot = channels_.slots[index];
+  if (slot.blob != nullptr) {
+    channels_.spent_blobs.push(slot.blob.release());
+    channels_.signal.post();
+  }
   NpcObject* const npc = std::exchange(slot.npc, nullptr);
   ModelObject* const model = std::exchange(slot.model, nullptr);
   // Freeing memory is the engine thread's work; it may take its time.
@@ -304,6 +309,8 @@ Result<NpcObject*> Engine::create_npc(ModelObject& model, const NpcSettings& set
   if (npc == nullptr) return Error{BANTER_ERROR_OUT_OF_MEMORY, "No memory for a character."};
   const Result<void> filled = guarded([&]() -> Result<void> {
     npc->persona.assign(settings.persona);
+    npc->examples.assign(settings.examples.begin(), settings.examples.end());
+    npc->stop_strings.assign(settings.stop_strings.begin(), settings.stop_strings.end());
     for (size_t i = 0; i < settings.bias_tokens.size(); ++i) {
       npc->logit_bias.emplace_back(settings.bias_tokens[i], settings.bias_values[i]);
     }
@@ -319,6 +326,7 @@ Result<NpcObject*> Engine::create_npc(ModelObject& model, const NpcSettings& set
   npc->reply_reserve_tokens = settings.reply_reserve_tokens;
   npc->has_sampling = settings.has_sampling;
   npc->sampling = settings.sampling;
+  npc->priority = settings.priority;
   npc->user_data = settings.user_data;
   model.references.fetch_add(1, std::memory_order_relaxed);
   announce(npc->created, Notice::kNpcCreated, npc);

@@ -23,6 +23,10 @@ struct NpcSettings {
   std::span<const int32_t> bias_tokens;
   std::span<const float> bias_values;
   void* user_data = nullptr;
+  // From a profile:
+  std::span<const dialogue::Turn> examples;
+  std::span<const std::string> stop_strings;
+  int32_t priority = kDefaultPriority;
 };
 
 /** One engine. submit(), turn(), cancel(), poll() and statistics() may be called by any threads at any time (poll() by one

@@ -35,6 +35,7 @@ void EngineThread::run() {
 }
 
 bool EngineThread::iterate() {
+  channels_.free_spent_blobs();
   take_commands();
   look_for_cancels();
   look_after_loads();
@@ -255,7 +256,7 @@ void EngineThread::track(NpcObject& npc) {
 
 Result<NpcState*> EngineThread::state_of(NpcObject& npc) {
   if (npc.state == nullptr) {
-    npc.state = std::make_unique<NpcState>(npc.persona);
+    npc.state = std::make_unique<NpcState>(npc.persona, npc.examples);
     if (npc.model->runner != nullptr) npc.model->runner->remember(npc);
   }
   return npc.state.get();
@@ -263,11 +264,16 @@ Result<NpcState*> EngineThread::state_of(NpcObject& npc) {
 
 void EngineThread::advance(NpcObject& npc) {
   NpcState* const state = npc.state.get();
-  if (state == nullptr) return;
+  // A request that ends at once comes back here from inside; the loop below goes on, so that the stack does not grow.
+  if (state == nullptr || state->advancing) return;
+  struct Advancing {
+    bool& flag;
+    ~Advancing() { flag = false; }
+  } const advancing{state->advancing = true};
   ModelRunner* const runner = npc.model->runner.get();
   // Turns need no model, but must not overtake the requests before them.
   while (state->running == nullptr && !state->queue.empty()) {
-    if (state->queue.front().generation != nullptr && runner == nullptr) return;
+    if (state->queue.front().generation != nullptr && runner == nullptr) break;
     NpcState::Item item = std::move(state->queue.front());
     state->queue.erase(state->queue.begin());
     if (item.generation == nullptr) {

@@ -93,8 +93,13 @@ BANTER_GAME_THREAD void EventQueue::fill(const Record& record, banter_event& eve
   event.token_count = slot.tail_token_count;
   event.finish_reason = slot.finish_reason;
   event.progress = slot.terminal == BANTER_EVENT_MODEL_READY ? 1.0f : 0.0f;
-  if (slot.terminal == BANTER_EVENT_DONE || slot.terminal == BANTER_EVENT_CANCELLED) {
+  if (slot.terminal == BANTER_EVENT_DONE || slot.terminal == BANTER_EVENT_CANCELLED ||
+      slot.terminal == BANTER_EVENT_SNAPSHOT) {
     event.statistics = &slot.statistics;
+  }
+  if (slot.terminal == BANTER_EVENT_SNAPSHOT && slot.blob != nullptr) {
+    event.bytes = slot.blob->bytes.data();
+    event.byte_count = slot.blob->bytes.size();
   }
 }
 

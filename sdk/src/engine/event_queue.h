@@ -149,7 +149,7 @@ EventQueue::Polled EventQueue::poll(std::byte* out, size_t stride, uint32_t capa
       banter_event event{};
       fill(records[i], event);
       std::byte* const at = out + polled.count * stride;
-      std::memcpy(at, &event, sizeof event);
+      std::memcpy(at, &event, std::min(sizeof event, stride));
       if (stride > sizeof event) std::memset(at + sizeof event, 0, stride - sizeof event);
       delivered_[delivered_count_++] = records[i];
       ++polled.count;

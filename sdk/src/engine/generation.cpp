@@ -161,6 +161,7 @@ void write_statistics(const Generation& generation, banter_request_statistics& o
 void deliver_terminal(Channels& channels, Generation& generation) {
   RequestSlot& slot = channels.slots[generation.slot];
   slot.terminal = generation.terminal;
+  slot.blob = std::move(generation.blob);
   slot.code = generation.code;
   slot.finish_reason = generation.reason;
   const size_t length = whole_prefix(generation.message, sizeof slot.message - 1);
@@ -191,7 +192,9 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   generation->user_data = slot.user_data;
   generation->flags = slot.flags;
   generation->max_tokens = slot.max_tokens;
-  generation->priority = slot.priority;
+  const int32_t own_priority = slot.npc != nullptr ? slot.npc->priority : kDefaultPriority;
+  generation->priority = slot.priority == BANTER_PRIORITY_DEFAULT ? own_priority : slot.priority;
+  generation->blob = std::move(slot.blob);
   generation->submitted_ns = slot.submitted_ns;
   if (slot.deadline_ms != 0) generation->deadline_ns = slot.submitted_ns + uint64_t{slot.deadline_ms} * 1'000'000;
 
@@ -215,6 +218,10 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   options.stop_tokens.resize(slot.stop_token_count);
   cursor.read(options.stop_tokens.data(), options.stop_tokens.size() * sizeof(int32_t));
   options.stop_strings = read_strings(cursor, slot.stop_string_count);
+  if (slot.npc != nullptr) {
+    options.stop_strings.insert(options.stop_strings.end(), slot.npc->stop_strings.begin(),
+                                slot.npc->stop_strings.end());
+  }
   options.banned_strings = read_strings(cursor, slot.banned_string_count);
   options.ignore_end = (slot.flags & BANTER_REQUEST_IGNORE_END) != 0;
   options.special_text = (slot.flags & BANTER_REQUEST_SPECIAL_TEXT) != 0;

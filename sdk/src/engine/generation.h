@@ -63,6 +63,7 @@ struct Generation {
 
   // On the way to the host.
   std::string out_text;
+  std::unique_ptr<Blob> blob;    // of a request to load or save a snapshot
   size_t out_tokens_from = 0;    // reply tokens before this index were sent
   bool trimmed_waiting = false;  // a CONTEXT_TRIMMED event is due
   bool prompt_waiting = false;   // a PROMPT event is due

@@ -145,6 +145,9 @@ Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const 
   if (!model) return model.error();
   loaded->model = std::move(*model);
   loaded->chunk_tokens = loaded->model->max_rows();
+  auto fingerprint = model::fingerprint_of(*file, *loaded->model);
+  if (!fingerprint) return fingerprint.error();
+  loaded->fingerprint = std::move(*fingerprint);
 
   auto format =
       dialogue::ChatFormat::create(loaded->model->tokenizer(), settings.chat_template, loaded->model->chat_template());

@@ -14,6 +14,7 @@
 #include "dialogue/chat_format.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_index.h"
+#include "model/fingerprint.h"
 #include "model/model.h"
 #include "ops/backend.h"
 #include "sampling/sampler.h"
@@ -56,6 +57,7 @@ struct LoadedModel {
   int32_t chunk_tokens = 0;                  // rows of one step
   uint64_t kv_bytes = 0;
   uint32_t kv_bytes_per_token = 0;  // of the layers with full attention
+  model::Fingerprint fingerprint;   // for snapshots
   std::string warning;              // for the log, "" when all is well
 };
 

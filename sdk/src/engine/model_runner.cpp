@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/pacer.h"
+#include "engine/snapshots.h"
 
 namespace banter::engine {
 namespace {
@@ -66,6 +67,10 @@ int32_t ModelRunner::context_of(const Generation& generation) const {
 }
 
 void ModelRunner::begin(Generation& generation) {
+  if (is_snapshot(generation.kind)) {
+    generation.npc->state->last_used = step_;
+    return run_snapshot(*loaded_, generation, context_of(generation), turn_bytes_limit());
+  }
   if (Result<void> ready = prepare(generation); !ready) {
     end_with(generation, BANTER_EVENT_FAILED, ready.error().code, BANTER_FINISH_NONE, ready.error().message);
     return;

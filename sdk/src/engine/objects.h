@@ -53,7 +53,8 @@ struct ModelObject {
 
 /** A character's engine-thread part. */
 struct NpcState {
-  explicit NpcState(std::string persona) : conversation(std::move(persona)) {}
+  explicit NpcState(std::string persona, std::vector<dialogue::Turn> examples = {})
+      : conversation(std::move(persona), std::move(examples)) {}
 
   struct Item {
     Generation* generation = nullptr;  // else a turn
@@ -63,6 +64,7 @@ struct NpcState {
   dialogue::Conversation conversation;
   std::vector<Item> queue;        // in the order of the calls; short
   Generation* running = nullptr;  // at most one
+  bool advancing = false;         // its next request is being started
   std::optional<kv::SequenceCache> cache;
   std::vector<text::TokenId> cached;  // tokens in `cache`
   uint64_t last_used = 0;             // step
@@ -80,6 +82,9 @@ struct NpcObject {
   Notice created, destroyed, unused;
 
   std::string persona;
+  std::vector<dialogue::Turn> examples;   // of its profile
+  std::vector<std::string> stop_strings;  // beside each request's own
+  int32_t priority = kDefaultPriority;    // of requests that give none
   uint32_t context_tokens = 0;
   uint32_t reply_reserve_tokens = 0;
   bool has_sampling = false;

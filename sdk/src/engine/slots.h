@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "banter/types.h"
+#include "engine/blob.h"
 #include "engine/free_list.h"
 #include "engine/submission.h"
 
@@ -54,6 +56,7 @@ struct alignas(64) RequestSlot {
   uint32_t tail_token_count = 0;
   int32_t tail_tokens[kTailTokens] = {};
   std::vector<int32_t> prompt_copy;  // what a PROMPT event points to; engine thread
+  std::unique_ptr<Blob> blob;        // a snapshot to load, then one that was saved
 
   bool cancel_requested() const { return (state.load(std::memory_order_acquire) & kCancel) != 0; }
 };

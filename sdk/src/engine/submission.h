@@ -9,10 +9,14 @@
 
 namespace banter::engine {
 
+struct Blob;
 struct ModelObject;
 struct NpcObject;
 
-enum class RequestKind : uint8_t { kLoad, kSay, kComplete, kCompleteTokens };
+enum class RequestKind : uint8_t { kLoad, kSay, kComplete, kCompleteTokens, kSave, kRestore };
+
+/** Of a request where neither it nor its character says otherwise. */
+inline constexpr int32_t kDefaultPriority = 4;
 
 /** The parts of a sampling config that have a fixed size. */
 struct SamplingSettings {
@@ -30,7 +34,7 @@ struct Submission {
   void* user_data = nullptr;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
-  int32_t priority = 4;
+  int32_t priority = BANTER_PRIORITY_DEFAULT;
   uint32_t deadline_ms = 0;  // 0: none
   std::string_view text;
   std::span<const int32_t> tokens;
@@ -40,6 +44,7 @@ struct Submission {
   std::span<const float> bias_values;  // as many
   std::span<const char*const> stop_strings, banned_strings;
   std::span<const int32_t> stop_tokens;
+  Blob* blob = nullptr;  // a snapshot to load; the request's once it is accepted
 };
 
 /** A refused call: a code and a sentence. Static text, so that refusing allocates nothing. */

@@ -225,6 +225,14 @@ Result<std::span<const std::byte>> Gguf::read(const GgufTensor& tensor, std::vec
   return std::span<const std::byte>(scratch);
 }
 
+Result<void> Gguf::read_part(const GgufTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
+  if (tensor.part >= parts_.size() || offset > tensor.bytes || out.size() > tensor.bytes - offset) {
+    return Error{BANTER_ERROR_INVALID_ARGUMENT,
+                 "Tensor " + quote_for_message(tensor.name) + " has no such part; pass one of tensors()."};
+  }
+  return parts_[tensor.part]->read_at(tensor.offset + offset, out);
+}
+
 uint64_t Gguf::file_bytes() const {
   uint64_t total = 0;
   for (const auto& part : parts_) total += part->size();

@@ -66,6 +66,8 @@ class Gguf {
    *  alignment, is borrowed until this object or `scratch` goes, and carries the hazard told at open_file().
    *  Errors: FILE_TRUNCATED, IO, UNSUPPORTED_TYPE (a type whose size we do not know), INVALID_ARGUMENT (not ours). */
   Result<std::span<const std::byte>> read(const GgufTensor& tensor, std::vector<std::byte>& scratch) const;
+  /** Copies a part of a tensor's bytes, from `offset` of it on. Errors: as read(). */
+  Result<void> read_part(const GgufTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
   /** The format version of the first file (2 or 3). */
   uint32_t version() const { return version_; }
   /** Total size of all parts. */
