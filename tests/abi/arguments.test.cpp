@@ -63,7 +63,7 @@ TEST(Library, VersionsAndNames) {
   EXPECT_STREQ(banter_result_name(BANTER_OK), "BANTER_OK");
   EXPECT_STREQ(banter_result_name(BANTER_ERROR_BUSY), "BANTER_ERROR_BUSY");
   EXPECT_STREQ(banter_result_name(BANTER_ERROR_PROMPT_TOO_LONG), "BANTER_ERROR_PROMPT_TOO_LONG");
-  for (const banter_result odd : {-1, 15, 255, 1 << 30, BANTER_DETAIL(BANTER_ERROR_IO, 77)}) {
+  for (const banter_result odd : {-1, 16, 255, 1 << 30, BANTER_DETAIL(BANTER_ERROR_IO, 77)}) {
     EXPECT_STREQ(banter_result_name(odd), "BANTER_ERROR_UNKNOWN");
   }
   // Every code of the header has its name, and the name is the code's.
@@ -443,7 +443,7 @@ TEST_F(Border, ModelAndNpcConfigsAreChecked) {
       {"chat_template", [](auto& c) { c.chat_template_len = 4; }},
       {"context_tokens", [](auto& c) { c.context_tokens = 3; }},
       {"context_tokens", [](auto& c) { c.context_tokens = UINT32_MAX; }},
-      {"flags", [](auto& c) { c.flags = 1; }},
+      {"flags", [](auto& c) { c.flags = 2; }},
       {"struct_size", [](auto& c) { c.struct_size = 7; }},
   };
   for (const Case& c : cases) {

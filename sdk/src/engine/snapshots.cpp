@@ -65,6 +65,12 @@ Result<kv::SequenceCache> restore_pages(LoadedModel& loaded, const dialogue::Sna
   const bool known = std::all_of(snapshot.kv->tokens.begin(), snapshot.kv->tokens.end(),
                                  [&](text::TokenId id) { return id >= 0 && id < vocabulary; });
   if (!known) return unusable("they hold tokens that the model does not have");
+  int64_t pages = 0;
+  for (const kv::StoredGroup& group : snapshot.kv->pages.groups) pages += group.page_count;
+  if (pages <= loaded.pool->total_pages()) {
+    while (loaded.pool->free_pages() < pages && loaded.prefixes->evict()) {
+    }
+  }
   return kv::copy_pages_in(*loaded.backend, *loaded.pool, snapshot.kv->pages, context_tokens, read.pages);
 }
 
@@ -92,6 +98,7 @@ Result<std::string> restore(LoadedModel& loaded, Generation& generation, int32_t
     auto restored = guarded([&] { return restore_pages(loaded, *read, context_tokens); });
     if (restored) {
       cache.emplace(std::move(*restored));
+      cache->keep_private();  // a save game's numbers are nobody else's
     } else {
       problem = restored.error().message;
     }

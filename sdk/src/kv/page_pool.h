@@ -114,6 +114,9 @@ class SequenceCache {
   void replace(int32_t group, int32_t index, PageId page);
   /** Pages moved: entry p becomes moved[p] where that is not kNoPage. References do not change. */
   void renumber(std::span<const PageId> moved);
+  /** False: its pages come from outside and never go to the prefix index. True again when it is empty. */
+  bool is_shareable() const { return is_shareable_; }
+  void keep_private() { is_shareable_ = false; }
   /** Tokens whose full pages are in the prefix index. */
   int32_t indexed() const { return indexed_; }
   void set_indexed(int32_t tokens) { indexed_ = tokens; }
@@ -141,6 +144,7 @@ class SequenceCache {
   int32_t length_ = 0;
   int32_t max_tokens_ = 0;
   int32_t indexed_ = 0;
+  bool is_shareable_ = true;
   std::vector<std::vector<PageId>> tables_;
   std::vector<int32_t> first_live_;  // per group: index of the first page still held
   std::vector<int32_t> end_;         // per group: one past the last page held

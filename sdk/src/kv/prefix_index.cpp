@@ -149,7 +149,7 @@ void PrefixIndex::insert(std::span<const int32_t> tokens, SequenceCache& cache, 
   const int32_t length = std::min(cache.length(), static_cast<int32_t>(tokens.size()));
   int32_t units = with_tail ? length / kUnit : 0;
   for (const int32_t page : page_tokens_) units = std::max(units, length / page * page / kUnit);
-  if (!enabled_ || units * kUnit <= cache.indexed()) return;
+  if (!enabled_ || !cache.is_shareable() || units * kUnit <= cache.indexed()) return;
   cache.set_indexed(units * kUnit);
 
   path_.clear();

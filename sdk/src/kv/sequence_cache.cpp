@@ -37,6 +37,7 @@ SequenceCache::SequenceCache(SequenceCache&& other) noexcept
       length_(std::exchange(other.length_, 0)),
       max_tokens_(std::exchange(other.max_tokens_, 0)),
       indexed_(std::exchange(other.indexed_, 0)),
+      is_shareable_(std::exchange(other.is_shareable_, true)),
       tables_(std::move(other.tables_)),
       first_live_(std::move(other.first_live_)),
       end_(std::move(other.end_)) {}
@@ -48,6 +49,7 @@ SequenceCache& SequenceCache::operator=(SequenceCache&& other) noexcept {
   length_ = std::exchange(other.length_, 0);
   max_tokens_ = std::exchange(other.max_tokens_, 0);
   indexed_ = std::exchange(other.indexed_, 0);
+  is_shareable_ = std::exchange(other.is_shareable_, true);
   tables_ = std::move(other.tables_);
   first_live_ = std::move(other.first_live_);
   end_ = std::move(other.end_);
@@ -175,6 +177,7 @@ int32_t SequenceCache::truncate(int32_t length) {
     if (length_ == 0) first_live_[g] = end_[g] = 0;
   }
   indexed_ = std::min(indexed_, length_);
+  if (length_ == 0) is_shareable_ = true;
   return length_;
 }
 
