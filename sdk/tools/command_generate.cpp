@@ -19,6 +19,7 @@ struct Options {
   std::vector<std::string> stop, ban;
   uint32_t max_tokens = 256;
   banter_sampling_config sampling;
+  banter::tools::ThinkingOptions thinking;
   bool raw = false, ignore_eos = false, json = false, parse_special = false;
 };
 
@@ -47,6 +48,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--stop", o.stop, "end before this text (may be repeated)");
   app.add_option("--ban", o.ban, "never say this text (may be repeated)");
   app.add_flag("--ignore-eos", o.ignore_eos, "go on after the model's end, to -n tokens");
+  add_thinking_options(app, o.thinking);
   app.add_flag("--json", o.json, "one JSON object as the last line of stdout");
 }
 
@@ -67,6 +69,7 @@ banter_result submit(EngineSession& session, const Options& o, banter_npc** npc,
   config.banned_strings = ban.data();
   config.banned_string_count = static_cast<uint32_t>(ban.size());
   config.flags = BANTER_REQUEST_REPORT_PROMPT | (o.ignore_eos ? BANTER_REQUEST_IGNORE_END : 0);
+  o.thinking.apply(config);
   if (!o.ids.empty())
     return banter_model_complete_tokens(session.model(), o.ids.data(), o.ids.size(), &config, request);
   if (o.raw) {
@@ -94,6 +97,7 @@ Json to_json(const Reply& reply) {
   json["prompt_ids"] = reply.prompt_ids;
   json["output_ids"] = reply.output_ids;
   json["text"] = reply.text;
+  if (!reply.thought.empty()) json["thought"] = reply.thought;
   json["finish_reason"] = reply.finish_reason;
   if (!reply.error.empty()) json["error"] = reply.error;
   json["timings"] = {
@@ -129,6 +133,7 @@ int command_generate(int argc, char** argv) {
     std::fprintf(stderr, "banter generate: %s\n", banter_last_error_message());
     return 1;
   }
+  if (o.thinking.show && !o.json) session.watch_thoughts(banter::tools::print_thought);
   const Reply reply = session.finish(request, [&](const std::string& text) {
     if (o.json) return;
     std::fwrite(text.data(), 1, text.size(), stdout);

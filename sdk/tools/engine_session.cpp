@@ -34,6 +34,26 @@ void add_engine_options(CLI::App& app, EngineOptions& options) {
   app.add_flag("--verbose,-v", options.verbose, "show the engine's log");
 }
 
+void add_thinking_options(CLI::App& app, ThinkingOptions& options) {
+  app.add_option("--think", options.think,
+                 "whether a thinking model thinks first: on, off, or auto as its template has it")
+      ->check(CLI::IsMember({"on", "off", "auto"}))
+      ->capture_default_str();
+  app.add_option("--thinking-budget", options.budget, "most tokens of thoughts; 0: no limit")->capture_default_str();
+  app.add_flag("--show-thoughts", options.show, "print thoughts, to stderr");
+}
+
+void ThinkingOptions::apply(banter_request_config& config) const {
+  config.thinking = think == "on" ? BANTER_THINKING_ON : think == "off" ? BANTER_THINKING_OFF : BANTER_THINKING_AUTO;
+  config.thinking_budget_tokens = budget;
+  if (show) config.flags |= BANTER_REQUEST_REPORT_THOUGHT;
+}
+
+void print_thought(const std::string& text) {
+  const bool dim = isatty(STDERR_FILENO) != 0;
+  std::fprintf(stderr, "%s%s%s", dim ? "\x1b[2m" : "", text.c_str(), dim ? "\x1b[0m" : "");
+}
+
 EngineSession::~EngineSession() {
   banter_engine_destroy(engine_);
 }
@@ -109,6 +129,12 @@ Reply EngineSession::finish(banter_request_id request, const std::function<void(
       if (event.request != request) continue;
       if (event.kind == BANTER_EVENT_PROMPT) {
         reply.prompt_ids.insert(reply.prompt_ids.end(), event.tokens, event.tokens + event.token_count);
+        continue;
+      }
+      if (event.kind == BANTER_EVENT_THOUGHT) {
+        reply.output_ids.insert(reply.output_ids.end(), event.tokens, event.tokens + event.token_count);
+        reply.thought.append(event.text, event.text_len);
+        if (on_thought_) on_thought_(std::string(event.text, event.text_len));
         continue;
       }
       if (event.kind == BANTER_EVENT_CONTEXT_TRIMMED) {

@@ -24,7 +24,7 @@ void add_engine_options(CLI::App& app, EngineOptions& options);
 
 /** Everything known about a request that has ended. */
 struct Reply {
-  std::string text;
+  std::string text, thought;
   std::vector<int32_t> prompt_ids, output_ids;
   std::string finish_reason;  // "stop", "length", "context", "cancelled", "error"
   banter_request_statistics statistics = {};
@@ -43,6 +43,8 @@ class EngineSession {
   bool open(const EngineOptions& options);
   banter_engine* engine() const { return engine_; }
   banter_model* model() const { return model_; }
+  /** Sees the thoughts of all replies from now on, piece by piece; null: nobody. */
+  void watch_thoughts(std::function<void(const std::string&)> watcher) { on_thought_ = std::move(watcher); }
   /** Pumps events until `request` ends. `on_text` sees each piece of text as it comes; when `interrupted` (may be null)
    *  becomes true the request is cancelled. */
   Reply finish(banter_request_id request, const std::function<void(const std::string&)>& on_text,
@@ -52,7 +54,20 @@ class EngineSession {
   bool wait_for_load(banter_request_id load);
   banter_engine* engine_ = nullptr;
   banter_model* model_ = nullptr;
+  std::function<void(const std::string&)> on_thought_;
 };
+
+/** Options of thinking models: `--think`, `--thinking-budget`, `--show-thoughts`. */
+struct ThinkingOptions {
+  std::string think = "auto";
+  uint32_t budget = 0;
+  bool show = false;
+
+  void apply(banter_request_config& config) const;
+};
+void add_thinking_options(CLI::App& app, ThinkingOptions& options);
+/** Prints thoughts, dimmed where stderr is a terminal, to stderr. */
+void print_thought(const std::string& text);
 
 const char* finish_name(banter_finish_reason reason);
 

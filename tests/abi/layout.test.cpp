@@ -123,6 +123,8 @@ void configs(Table& table) {
   FIELD(banter_request_config, user_data);
   FIELD(banter_request_config, deadline_ms);
   FIELD(banter_request_config, reserved1);
+  FIELD(banter_request_config, thinking);
+  FIELD(banter_request_config, thinking_budget_tokens);
   STRUCT(banter_save_config);
   FIELD(banter_save_config, struct_size);
   FIELD(banter_save_config, flags);
@@ -173,6 +175,12 @@ void results(Table& table) {
   FIELD(banter_request_statistics, itl_mean_ms);
   FIELD(banter_request_statistics, itl_p50_ms);
   FIELD(banter_request_statistics, itl_p99_ms);
+  FIELD(banter_request_statistics, thought_tokens);
+  FIELD(banter_request_statistics, prefilled_tokens);
+  FIELD(banter_request_statistics, drafted_tokens);
+  FIELD(banter_request_statistics, accepted_tokens);
+  FIELD(banter_request_statistics, preemptions);
+  FIELD(banter_request_statistics, recomputed_tokens);
   STRUCT(banter_event);
   FIELD(banter_event, kind);
   FIELD(banter_event, code);

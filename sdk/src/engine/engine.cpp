@@ -138,6 +138,8 @@ BANTER_GAME_THREAD Refusal Engine::submit(const Submission& submission, banter_r
   slot.flags = submission.flags;
   slot.max_tokens = submission.max_tokens;
   slot.deadline_ms = submission.deadline_ms;
+  slot.thinking = submission.thinking;
+  slot.thinking_budget_tokens = submission.thinking_budget_tokens;
   slot.priority = static_cast<int8_t>(submission.priority);
   slot.has_sampling = submission.has_sampling;
   if (submission.has_sampling) slot.sampling = submission.sampling;

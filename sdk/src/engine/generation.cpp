@@ -78,37 +78,52 @@ size_t settled_tokens(const Generation& generation) {
   return generation.reply_tokens.size() - std::min(revocable, generation.reply_tokens.size());
 }
 
+/** The tokens of a thought are as hidden as its text. */
+bool tells(const Generation& generation, size_t token) {
+  return (generation.flags & BANTER_REQUEST_REPORT_THOUGHT) != 0 || !generation.reply ||
+         !generation.reply->is_hidden(token);
+}
+
+/** Copies up to `room` tokens that may be told, from out_tokens_from on and below `until`, and passes over the others. */
+uint32_t take_tokens(Generation& generation, size_t until, int32_t* to, size_t room) {
+  uint32_t count = 0;
+  for (; generation.out_tokens_from < until; ++generation.out_tokens_from) {
+    if (!tells(generation, generation.out_tokens_from)) continue;
+    if (count == room) break;
+    to[count++] = generation.reply_tokens[generation.out_tokens_from];
+  }
+  return count;
+}
+
 bool deliver_text(Channels& channels, Generation& generation) {
   const size_t tokens_until = settled_tokens(generation);
-  size_t sent = 0;
+  dialogue::Outgoing& out = generation.out_text;
   bool room = true;
   for (;;) {
-    const size_t text_left = generation.out_text.size() - sent;
-    const size_t tokens_left = tokens_until - generation.out_tokens_from;
+    const std::string_view rest = out.front();
+    size_t tokens_left = 0;
+    for (size_t i = generation.out_tokens_from; i < tokens_until && tokens_left <= kTailTokens; ++i) {
+      tokens_left += tells(generation, i) ? 1 : 0;
+    }
     // Tokens without text wait for the next text or for the end, which carries a few.
-    if (text_left == 0 && (generation.terminal == 0 || tokens_left <= kTailTokens)) break;
-    EventBlock* block = block_for(channels, generation, BANTER_EVENT_TEXT);
+    if (rest.empty() && (generation.terminal == 0 || tokens_left <= kTailTokens)) break;
+    EventBlock* block =
+        block_for(channels, generation, out.front_is_thought() ? BANTER_EVENT_THOUGHT : BANTER_EVENT_TEXT);
     if (block == nullptr) {
       room = false;
       break;
     }
-    const std::string_view rest = std::string_view(generation.out_text).substr(sent);
     const size_t bytes = whole_prefix(rest, EventBlock::kDataBytes / 2);
     std::memcpy(block->data, rest.data(), bytes);
     block->data[bytes] = '\0';
     block->text_len = static_cast<uint32_t>(bytes);
     const size_t token_room = (EventBlock::kDataBytes - (bytes + 1 + 3) / 4 * 4) / sizeof(int32_t);
-    const size_t count = std::min(tokens_left, token_room);
-    if (count > 0) {
-      std::memcpy(block->data + (bytes + 1 + 3) / 4 * 4, generation.reply_tokens.data() + generation.out_tokens_from,
-                  count * sizeof(int32_t));
-    }
-    block->token_count = static_cast<uint32_t>(count);
-    generation.out_tokens_from += count;
-    sent += bytes;
+    auto* const tokens = reinterpret_cast<int32_t*>(block->data + (bytes + 1 + 3) / 4 * 4);
+    block->token_count = take_tokens(generation, tokens_until, tokens, token_room);
+    out.drop(bytes);
     channels.events.push(block);
   }
-  generation.out_text.erase(0, sent);
+  out.compact();
   return room;
 }
 
@@ -156,6 +171,7 @@ void write_statistics(const Generation& generation, banter_request_statistics& o
   out.itl_mean_ms = generation.latency.mean_ms();
   out.itl_p50_ms = generation.latency.quantile_ms(0.5);
   out.itl_p99_ms = generation.latency.quantile_ms(0.99);
+  if (generation.reply) out.thought_tokens = generation.reply->hidden_tokens();
 }
 
 void deliver_terminal(Channels& channels, Generation& generation) {
@@ -168,11 +184,7 @@ void deliver_terminal(Channels& channels, Generation& generation) {
   std::memcpy(slot.message, generation.message.data(), length);
   slot.message[length] = '\0';
   slot.message_len = static_cast<uint32_t>(length);
-  const size_t tail = generation.reply_tokens.size() - generation.out_tokens_from;
-  slot.tail_token_count = static_cast<uint32_t>(std::min<size_t>(tail, kTailTokens));
-  for (uint32_t i = 0; i < slot.tail_token_count; ++i) {
-    slot.tail_tokens[i] = generation.reply_tokens[generation.out_tokens_from + i];
-  }
+  slot.tail_token_count = take_tokens(generation, generation.reply_tokens.size(), slot.tail_tokens, kTailTokens);
   write_statistics(generation, slot.statistics);
   channels.figures.finished.fetch_add(1, std::memory_order_relaxed);
   slot.state.fetch_or(RequestSlot::kEnded, std::memory_order_acq_rel);
@@ -195,6 +207,7 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   const int32_t own_priority = slot.npc != nullptr ? slot.npc->priority : kDefaultPriority;
   generation->priority = slot.priority == BANTER_PRIORITY_DEFAULT ? own_priority : slot.priority;
   generation->blob = std::move(slot.blob);
+  generation->thinking = slot.thinking;
   generation->submitted_ns = slot.submitted_ns;
   if (slot.deadline_ms != 0) generation->deadline_ns = slot.submitted_ns + uint64_t{slot.deadline_ms} * 1'000'000;
 
@@ -225,6 +238,8 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   options.banned_strings = read_strings(cursor, slot.banned_string_count);
   options.ignore_end = (slot.flags & BANTER_REQUEST_IGNORE_END) != 0;
   options.special_text = (slot.flags & BANTER_REQUEST_SPECIAL_TEXT) != 0;
+  options.report_thought = (slot.flags & BANTER_REQUEST_REPORT_THOUGHT) != 0;
+  options.thought_budget = slot.thinking_budget_tokens;
   return generation;
 }
 

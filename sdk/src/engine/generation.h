@@ -30,6 +30,7 @@ struct Generation {
   void* user_data = nullptr;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
+  dialogue::Thinking thinking = dialogue::Thinking::kAuto;
   int32_t priority = 0;
   uint64_t arrival = 0;               // order of submission
   uint64_t deadline_ns = UINT64_MAX;  // by which its first token must be there
@@ -62,7 +63,7 @@ struct Generation {
   uint32_t preemptions = 0;
 
   // On the way to the host.
-  std::string out_text;
+  dialogue::Outgoing out_text;
   std::unique_ptr<Blob> blob;    // of a request to load or save a snapshot
   size_t out_tokens_from = 0;    // reply tokens before this index were sent
   bool trimmed_waiting = false;  // a CONTEXT_TRIMMED event is due

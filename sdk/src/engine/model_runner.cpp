@@ -99,6 +99,7 @@ Result<void> ModelRunner::prepare(Generation& generation) {
   for (const text::TokenId id : generation.tokens) generation.sampler->accept(id);
 
   const bool chat = generation.kind == RequestKind::kSay;
+  set_thinking(generation);
   auto reply = dialogue::Reply::create(loaded_->model->tokenizer(), chat ? loaded_->format.get() : nullptr,
                                        generation.reply_options);
   if (!reply) return reply.error();
@@ -111,6 +112,19 @@ Result<void> ModelRunner::prepare(Generation& generation) {
   generation.out_text.reserve(256);
   take_cache(generation);
   return {};
+}
+
+void ModelRunner::set_thinking(Generation& generation) {
+  const dialogue::ChatFormat& format = *loaded_->format;
+  dialogue::ReplyOptions& options = generation.reply_options;
+  if (generation.kind == RequestKind::kSay) {
+    options.tags = &format.thinking_tags();
+    options.starts_in_thought = format.opens_thought(generation.tokens);
+  } else if (generation.thinking == dialogue::Thinking::kOn) {
+    options.tags = &format.thinking_tags();
+    options.starts_in_thought =
+        dialogue::ends_in_open_thought(loaded_->model->tokenizer(), *options.tags, generation.tokens);
+  }
 }
 
 Result<void> ModelRunner::make_prompt(Generation& generation) {
@@ -126,7 +140,8 @@ Result<void> ModelRunner::make_prompt(Generation& generation) {
           static_cast<int32_t>(std::min<uint32_t>(generation.max_tokens, static_cast<uint32_t>(limits.reply_reserve)));
     }
     limits.reply_reserve = std::max(limits.reply_reserve, 1);
-    auto prompt = generation.npc->state->conversation.prompt_for(*loaded_->format, limits, generation.text);
+    auto prompt =
+        generation.npc->state->conversation.prompt_for(*loaded_->format, limits, generation.text, generation.thinking);
     if (!prompt) return prompt.error();
     generation.prompt = std::move(*prompt);
     generation.tokens = std::move(generation.prompt.tokens);
@@ -460,10 +475,19 @@ void ModelRunner::next_token(Generation& generation, std::span<float> logits, ui
     generation.latency.add(now - generation.last_token_ns);
   }
   generation.last_token_ns = now;
+  append(generation, token);
+  // A thought that has used up its budget is ended by tokens that nobody chose; they are computed with the next step.
+  const std::span<const text::TokenId> forced = reply.forced_tokens();
+  for (size_t i = 0; i < forced.size() && generation.state == Generation::State::kRunning; ++i) {
+    append(generation, forced[i]);
+  }
+}
+
+void ModelRunner::append(Generation& generation, text::TokenId token) {
   generation.sampler->accept(token);
   generation.tokens.push_back(token);
   generation.reply_tokens.push_back(token);
-  act_on(generation, reply.push(token, generation.out_text), false);
+  act_on(generation, generation.reply->push(token, generation.out_text), false);
 }
 
 /** Row i of `logits` tells what comes after the chunk's first i + 1 tokens. Tokens are chosen as ever; as long as each is

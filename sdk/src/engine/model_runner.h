@@ -54,6 +54,7 @@ class ModelRunner {
  private:
   Result<void> prepare(Generation& generation);
   Result<void> make_prompt(Generation& generation);
+  void set_thinking(Generation& generation);
   void take_cache(Generation& generation);
   int32_t context_of(const Generation& generation) const;
 
@@ -68,6 +69,8 @@ class ModelRunner {
   void fail_batch(const Error& error);
   void after_step(std::span<float> logits, uint64_t started_ns);
   void next_token(Generation& generation, std::span<float> logits, uint64_t now);
+  /** The reply's next token is known, and what it means is done. */
+  void append(Generation& generation, text::TokenId token);
   void act_on(Generation& generation, const dialogue::Verdict& verdict, bool nothing_to_choose);
   void roll_back(Generation& generation, int32_t count);
 
