@@ -4,6 +4,7 @@
 #include <string>
 
 #include "commands.h"
+#include "engine/metrics.h"
 #include "engine_session.h"
 
 namespace {
@@ -91,7 +92,7 @@ double per_second(double tokens, double ms) {
   return ms > 0 ? tokens * 1000.0 / ms : 0.0;
 }
 
-Json to_json(const Reply& reply) {
+Json to_json(const Reply& reply, EngineSession& session) {
   const banter_request_statistics& s = reply.statistics;
   Json json;
   json["prompt_ids"] = reply.prompt_ids;
@@ -108,6 +109,10 @@ Json to_json(const Reply& reply) {
       {"cached_tokens", s.cached_tokens},
       {"prefill_tokens_per_second", per_second(s.prompt_tokens - s.cached_tokens, s.prefill_ms)},
       {"decode_tokens_per_second", per_second(s.generated_tokens > 0 ? s.generated_tokens - 1.0 : 0.0, s.decode_ms)}};
+  char line[2048];
+  const size_t length = banter::engine::to_json(s, line);
+  if (length <= sizeof line) json["statistics"] = Json::parse(std::string_view(line, length));
+  json["engine"] = Json::parse(banter::tools::metrics_json(session.engine()));
   return json;
 }
 
@@ -142,7 +147,7 @@ int command_generate(int argc, char** argv) {
   banter_npc_destroy(npc);
   if (!reply.error.empty()) std::fprintf(stderr, "banter generate: %s\n", reply.error.c_str());
   if (o.json) {
-    std::printf("%s\n", to_json(reply).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", to_json(reply, session).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
     const banter_request_statistics& s = reply.statistics;
     std::printf("\n");

@@ -19,6 +19,7 @@ struct EngineOptions {
   int threads = 0;
   uint32_t context = 0;
   bool verbose = false;
+  std::string trace;  // file for a timeline; "": none
 };
 void add_engine_options(CLI::App& app, EngineOptions& options);
 
@@ -39,7 +40,7 @@ class EngineSession {
   EngineSession(const EngineSession&) = delete;
   EngineSession& operator=(const EngineSession&) = delete;
 
-  /** Creates the engine and loads the model, with a progress line on stderr. False: the reason was printed. */
+  /** Creates the engine and loads the model, with a progress line on stderr; starts the trace. False: the reason was printed. */
   bool open(const EngineOptions& options);
   banter_engine* engine() const { return engine_; }
   banter_model* model() const { return model_; }
@@ -52,6 +53,8 @@ class EngineSession {
 
  private:
   bool wait_for_load(banter_request_id load);
+  void write_trace();
+  std::string trace_path_;
   banter_engine* engine_ = nullptr;
   banter_model* model_ = nullptr;
   std::function<void(const std::string&)> on_thought_;
@@ -68,6 +71,9 @@ struct ThinkingOptions {
 void add_thinking_options(CLI::App& app, ThinkingOptions& options);
 /** Prints thoughts, dimmed where stderr is a terminal, to stderr. */
 void print_thought(const std::string& text);
+
+/** banter_engine_get_metrics_json() as a string. */
+std::string metrics_json(banter_engine* engine);
 
 const char* finish_name(banter_finish_reason reason);
 

@@ -151,6 +151,35 @@ void results(Table& table) {
   FIELD(banter_engine_statistics, kv_bytes_used);
   FIELD(banter_engine_statistics, busy_microseconds);
   FIELD(banter_engine_statistics, events_delayed);
+  FIELD(banter_engine_statistics, prefill_tokens_per_second);
+  FIELD(banter_engine_statistics, decode_tokens_per_second);
+  FIELD(banter_engine_statistics, rows_per_step);
+  FIELD(banter_engine_statistics, sequences_per_step);
+  FIELD(banter_engine_statistics, prefill_share);
+  FIELD(banter_engine_statistics, decode_share);
+  FIELD(banter_engine_statistics, mixed_share);
+  FIELD(banter_engine_statistics, idle_share);
+  FIELD(banter_engine_statistics, recent_prefill_tokens_per_second);
+  FIELD(banter_engine_statistics, recent_decode_tokens_per_second);
+  FIELD(banter_engine_statistics, recent_rows_per_step);
+  FIELD(banter_engine_statistics, recent_sequences_per_step);
+  FIELD(banter_engine_statistics, recent_prefill_share);
+  FIELD(banter_engine_statistics, recent_decode_share);
+  FIELD(banter_engine_statistics, recent_mixed_share);
+  FIELD(banter_engine_statistics, recent_idle_share);
+  FIELD(banter_engine_statistics, prefill_steps);
+  FIELD(banter_engine_statistics, decode_steps);
+  FIELD(banter_engine_statistics, mixed_steps);
+  FIELD(banter_engine_statistics, kv_pages_total);
+  FIELD(banter_engine_statistics, kv_pages_used);
+  FIELD(banter_engine_statistics, kv_pages_cached);
+  FIELD(banter_engine_statistics, kv_pages_swapped);
+  FIELD(banter_engine_statistics, preemptions);
+  FIELD(banter_engine_statistics, recomputed_tokens);
+  FIELD(banter_engine_statistics, drafted_tokens);
+  FIELD(banter_engine_statistics, accepted_tokens);
+  FIELD(banter_engine_statistics, requests_queued);
+  FIELD(banter_engine_statistics, reserved1);
   STRUCT(banter_model_info);
   FIELD(banter_model_info, struct_size);
   FIELD(banter_model_info, reserved0);
@@ -241,6 +270,9 @@ void functions(Table& table) {
   FIELD(banter_api, load_config_init);
   FIELD(banter_api, npc_save);
   FIELD(banter_api, npc_load);
+  FIELD(banter_api, engine_get_metrics_json);
+  FIELD(banter_api, engine_trace_start);
+  FIELD(banter_api, engine_trace_stop);
 }
 
 TEST(Layout, IsTheCommittedTable) {

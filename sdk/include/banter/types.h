@@ -133,7 +133,44 @@ typedef struct banter_engine_statistics {
   uint64_t kv_bytes_used;     /**< Held by running requests and idle characters; cached prefixes of nobody apart. */
   uint64_t busy_microseconds; /**< Time the engine thread spent computing. */
   uint64_t events_delayed;    /**< Times the engine waited for a poll because the event queue was full. */
+
+  /* Speed: tokens a second of the steps that computed such. Shares of the time since the engine's creation, together 1.
+     A mixed step has both prompt and reply tokens. */
+  double prefill_tokens_per_second;
+  double decode_tokens_per_second;
+  double rows_per_step; /**< Tokens computed in a step, on average. */
+  double sequences_per_step;
+  double prefill_share;
+  double decode_share;
+  double mixed_share;
+  double idle_share; /**< No step was being computed. */
+  /* The same of the last 5 to 5.5 seconds; a step counts where it ends. */
+  double recent_prefill_tokens_per_second;
+  double recent_decode_tokens_per_second;
+  double recent_rows_per_step;
+  double recent_sequences_per_step;
+  double recent_prefill_share;
+  double recent_decode_share;
+  double recent_mixed_share;
+  double recent_idle_share;
+  uint64_t prefill_steps; /**< Steps with prompt tokens only. */
+  uint64_t decode_steps;
+  uint64_t mixed_steps;
+  uint64_t kv_pages_total;
+  uint64_t kv_pages_used;     /**< By requests that run. */
+  uint64_t kv_pages_cached;   /**< Kept for a next reply; given up when pages run short. The others are free. */
+  uint64_t kv_pages_swapped;  /**< In host memory, outside the pool. */
+  uint64_t preemptions;       /**< Times a request lost its KV pages to another. */
+  uint64_t recomputed_tokens; /**< Tokens computed again for that. */
+  uint64_t drafted_tokens;    /**< Proposed by speculation. */
+  uint64_t accepted_tokens;   /**< Of these, said. */
+  uint32_t requests_queued;   /**< Of requests_active, those of which nothing was computed yet; loads included. */
+  uint32_t reserved1;
 } banter_engine_statistics;
+
+/** Receives a piece of what is being written; pieces come in order, on the thread of the call that writes, and are borrowed
+ *  for the call. Returns BANTER_OK, or an error to end the writing. Must not call Banter. */
+typedef banter_result(BANTER_CALL* banter_write_fn)(const char* bytes, size_t size, void* user_data);
 
 /* ------------------------------------------------------------------ model */
 

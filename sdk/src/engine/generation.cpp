@@ -171,6 +171,11 @@ void write_statistics(const Generation& generation, banter_request_statistics& o
   out.itl_mean_ms = generation.latency.mean_ms();
   out.itl_p50_ms = generation.latency.quantile_ms(0.5);
   out.itl_p99_ms = generation.latency.quantile_ms(0.99);
+  out.prefilled_tokens = generation.progress.prefilled;
+  out.drafted_tokens = generation.drafted_tokens;
+  out.accepted_tokens = generation.accepted_tokens;
+  out.preemptions = generation.preemptions;
+  out.recomputed_tokens = generation.progress.recomputed;
   if (generation.reply) out.thought_tokens = generation.reply->hidden_tokens();
 }
 
@@ -186,6 +191,7 @@ void deliver_terminal(Channels& channels, Generation& generation) {
   slot.message_len = static_cast<uint32_t>(length);
   slot.tail_token_count = take_tokens(generation, generation.reply_tokens.size(), slot.tail_tokens, kTailTokens);
   write_statistics(generation, slot.statistics);
+  channels.metrics.request_ended(generation.progress.started);
   channels.figures.finished.fetch_add(1, std::memory_order_relaxed);
   slot.state.fetch_or(RequestSlot::kEnded, std::memory_order_acq_rel);
   channels.events.push_terminal(generation.slot);
@@ -250,6 +256,43 @@ void end_with(Generation& generation, banter_event_kind kind, banter_result code
   generation.reason = reason;
   generation.message = std::move(message);
   generation.state = Generation::State::kFinished;
+}
+
+void note_rows(Channels& channels, Generation& generation, uint32_t rows, uint64_t from_ns, uint64_t to_ns) {
+  RequestProgress& progress = generation.progress;
+  if (!progress.started) channels.metrics.request_started();
+  const auto end = static_cast<uint32_t>(generation.cache->length());
+  const uint32_t at = end - std::min(end, rows), before = progress.recomputed;
+  progress.computed(at, rows, static_cast<uint32_t>(generation.prompt_tokens));
+  const bool again = progress.recomputed != before;
+  if (again) channels.metrics.recomputed(progress.recomputed - before);
+  // A token at a time is not worth a record: the decode span shows it.
+  if (again || at < generation.prompt_tokens) channels.tracer.chunk(generation.id, from_ns, to_ns, at, rows, again);
+}
+
+void note_preemptions(Channels& channels, Generation& generation) {
+  for (uint32_t& told = generation.progress.preemptions_told; told < generation.preemptions; ++told) {
+    channels.metrics.preempted();
+    channels.tracer.preempted(generation.id);
+  }
+}
+
+void trace_life(Channels& channels, Generation& generation) {
+  note_preemptions(channels, generation);
+  if (!channels.tracer.on()) return;
+  TraceRequest life;
+  life.id = generation.id;
+  life.submitted_ns = generation.submitted_ns;
+  life.started_ns = generation.started_ns;
+  life.first_token_ns = generation.first_token_ns;
+  life.last_token_ns = generation.last_token_ns;
+  life.ended_ns = now_ns();
+  life.terminal = generation.terminal;
+  life.prompt_tokens = static_cast<uint32_t>(generation.prompt_tokens);
+  life.cached_tokens = generation.cached_tokens;
+  life.generated_tokens = static_cast<uint32_t>(generation.reply_tokens.size());
+  life.is_load = generation.kind == RequestKind::kLoad;
+  channels.tracer.request(life);
 }
 
 bool deliver(Channels& channels, Generation& generation) {

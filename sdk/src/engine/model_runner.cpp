@@ -52,6 +52,10 @@ uint64_t ModelRunner::kv_bytes_used() const {
   return static_cast<uint64_t>(held) * pool.page_stride();
 }
 
+KvPages ModelRunner::kv_pages() {
+  return allocator_.pages(running_);
+}
+
 size_t ModelRunner::turn_bytes_limit() const {
   // Hardly a token stands for more than 64 bytes, so what is beyond can never be part of a prompt.
   return std::max<size_t>(size_t{1} << 16, static_cast<size_t>(loaded_->context_tokens) * 64);
@@ -434,6 +438,7 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     const model::Chunk& chunk = batch_.chunks[i];
     generation.served_step = step_;
     if (generation.started_ns == 0) generation.started_ns = started_ns;
+    note_rows(channels_, generation, static_cast<uint32_t>(chunk.tokens.size()), started_ns, now);
     const bool begins = generation.reply_tokens.empty() && chunk.logits != model::LogitRows::kNone;
     loaded_->prefixes->insert(generation.tokens, *generation.cache, step_, begins);
     (generation.reply_tokens.empty() || chunk.tokens.size() > 1 ? prefilled : decoded) += chunk.tokens.size();
@@ -455,6 +460,19 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
   }
   channels_.figures.prefill_tokens.fetch_add(prefilled, std::memory_order_relaxed);
   channels_.figures.decode_tokens.fetch_add(decoded, std::memory_order_relaxed);
+  note_step({started_ns, now_ns(), static_cast<uint32_t>(prefilled), static_cast<uint32_t>(decoded),
+             static_cast<uint32_t>(batch_generations_.size())});
+}
+
+void ModelRunner::note_step(const StepFigures& step) {
+  channels_.metrics.step(step);
+  for (Generation* generation : running_) note_preemptions(channels_, *generation);
+  if (!channels_.tracer.on()) return;
+  const Figures& figures = channels_.figures;
+  const uint64_t active =
+      figures.submitted.load(std::memory_order_relaxed) - figures.finished.load(std::memory_order_relaxed);
+  const uint64_t running = channels_.metrics.requests_running();
+  channels_.tracer.step(step, kv_pages(), active - std::min(active, running), running);
 }
 
 void ModelRunner::next_token(Generation& generation, std::span<float> logits, uint64_t now) {
@@ -496,6 +514,7 @@ void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chun
                                 uint64_t now) {
   const size_t rows = chunk.tokens.size(), vocabulary = logits.size() / rows;
   const size_t before = generation.reply_tokens.size();
+  const int32_t start = generation.cache->length() - static_cast<int32_t>(rows);
   int32_t right = 0;
   for (size_t i = 0; i < rows; ++i) {
     next_token(generation, logits.subspan(i * vocabulary, vocabulary), now);
@@ -504,11 +523,14 @@ void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chun
     ++right;
   }
   const auto guessed = static_cast<int32_t>(rows) - 1;
+  channels_.metrics.speculated(static_cast<uint32_t>(guessed), static_cast<uint32_t>(right));
   generation.acceptance.learn(guessed, right);
   generation.drafted_tokens += static_cast<uint32_t>(guessed);
   generation.accepted_tokens += static_cast<uint32_t>(right);
   const auto known = static_cast<int32_t>(generation.tokens.size()) - 1;
-  generation.cache->truncate(std::min(generation.cache->length(), known));
+  // Of the chunk's rows those count that were right; what was forced behind them is not computed yet.
+  generation.cache->truncate(std::min({generation.cache->length(), known, start + 1 + right}));
+  generation.progress.truncated(static_cast<uint32_t>(generation.cache->length()));
 }
 
 void ModelRunner::act_on(Generation& generation, const dialogue::Verdict& verdict, bool nothing_to_choose) {
@@ -549,6 +571,7 @@ void ModelRunner::roll_back(Generation& generation, int32_t count) {
   generation.sampler->rollback(static_cast<int32_t>(n));
   // The newest token left is computed once more: its logits choose again.
   generation.cache->truncate(static_cast<int32_t>(generation.tokens.size()) - 1);
+  generation.progress.truncated(static_cast<uint32_t>(generation.cache->length()));
 }
 
 }  // namespace banter::engine
