@@ -101,6 +101,9 @@ bool deliver_text(Channels& channels, Generation& generation) {
   bool room = true;
   for (;;) {
     const std::string_view rest = out.front();
+    while (generation.out_tokens_from < tokens_until && !tells(generation, generation.out_tokens_from)) {
+      ++generation.out_tokens_from;
+    }
     size_t tokens_left = 0;
     for (size_t i = generation.out_tokens_from; i < tokens_until && tokens_left <= kTailTokens; ++i) {
       tokens_left += tells(generation, i) ? 1 : 0;
