@@ -36,11 +36,13 @@ int command_chat(int argc, char** argv) {
   banter_sampling_config sampling;
   banter_sampling_config_init(&sampling);
   uint32_t max_tokens = 0;
+  banter::tools::ThinkingOptions thinking;
   add_engine_options(app, options);
   app.add_option("--persona", persona, "who the character is");
   app.add_option("-n,--max-tokens", max_tokens, "longest reply; 0: until its end")->capture_default_str();
   app.add_option("--temp", sampling.temperature, "temperature; 0 is greedy")->capture_default_str();
   app.add_option("--seed", sampling.seed)->capture_default_str();
+  add_thinking_options(app, thinking);
   CLI11_PARSE(app, argc, argv);
 
   banter::tools::EngineSession session;
@@ -55,6 +57,7 @@ int command_chat(int argc, char** argv) {
     std::fprintf(stderr, "banter chat: %s\n", banter_last_error_message());
     return 1;
   }
+  if (thinking.show) session.watch_thoughts(banter::tools::print_thought);
   signal(SIGINT, on_interrupt);
   const bool terminal = isatty(STDIN_FILENO) != 0;
   std::string line;
@@ -70,6 +73,7 @@ int command_chat(int argc, char** argv) {
     banter_request_config request_config;
     banter_request_config_init(&request_config);
     request_config.max_tokens = max_tokens;
+    thinking.apply(request_config);
     banter_request_id request = 0;
     if (banter_npc_say(npc, line.data(), line.size(), &request_config, &request) != BANTER_OK) {
       std::fprintf(stderr, "banter chat: %s\n", banter_last_error_message());

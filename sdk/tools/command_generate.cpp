@@ -4,6 +4,7 @@
 #include <string>
 
 #include "commands.h"
+#include "engine/metrics.h"
 #include "engine_session.h"
 
 namespace {
@@ -19,6 +20,7 @@ struct Options {
   std::vector<std::string> stop, ban;
   uint32_t max_tokens = 256;
   banter_sampling_config sampling;
+  banter::tools::ThinkingOptions thinking;
   bool raw = false, ignore_eos = false, json = false, parse_special = false;
 };
 
@@ -47,6 +49,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--stop", o.stop, "end before this text (may be repeated)");
   app.add_option("--ban", o.ban, "never say this text (may be repeated)");
   app.add_flag("--ignore-eos", o.ignore_eos, "go on after the model's end, to -n tokens");
+  add_thinking_options(app, o.thinking);
   app.add_flag("--json", o.json, "one JSON object as the last line of stdout");
 }
 
@@ -67,6 +70,7 @@ banter_result submit(EngineSession& session, const Options& o, banter_npc** npc,
   config.banned_strings = ban.data();
   config.banned_string_count = static_cast<uint32_t>(ban.size());
   config.flags = BANTER_REQUEST_REPORT_PROMPT | (o.ignore_eos ? BANTER_REQUEST_IGNORE_END : 0);
+  o.thinking.apply(config);
   if (!o.ids.empty())
     return banter_model_complete_tokens(session.model(), o.ids.data(), o.ids.size(), &config, request);
   if (o.raw) {
@@ -88,12 +92,13 @@ double per_second(double tokens, double ms) {
   return ms > 0 ? tokens * 1000.0 / ms : 0.0;
 }
 
-Json to_json(const Reply& reply) {
+Json to_json(const Reply& reply, EngineSession& session) {
   const banter_request_statistics& s = reply.statistics;
   Json json;
   json["prompt_ids"] = reply.prompt_ids;
   json["output_ids"] = reply.output_ids;
   json["text"] = reply.text;
+  if (!reply.thought.empty()) json["thought"] = reply.thought;
   json["finish_reason"] = reply.finish_reason;
   if (!reply.error.empty()) json["error"] = reply.error;
   json["timings"] = {
@@ -104,6 +109,10 @@ Json to_json(const Reply& reply) {
       {"cached_tokens", s.cached_tokens},
       {"prefill_tokens_per_second", per_second(s.prompt_tokens - s.cached_tokens, s.prefill_ms)},
       {"decode_tokens_per_second", per_second(s.generated_tokens > 0 ? s.generated_tokens - 1.0 : 0.0, s.decode_ms)}};
+  char line[2048];
+  const size_t length = banter::engine::to_json(s, line);
+  if (length <= sizeof line) json["statistics"] = Json::parse(std::string_view(line, length));
+  json["engine"] = Json::parse(banter::tools::metrics_json(session.engine()));
   return json;
 }
 
@@ -129,6 +138,7 @@ int command_generate(int argc, char** argv) {
     std::fprintf(stderr, "banter generate: %s\n", banter_last_error_message());
     return 1;
   }
+  if (o.thinking.show && !o.json) session.watch_thoughts(banter::tools::print_thought);
   const Reply reply = session.finish(request, [&](const std::string& text) {
     if (o.json) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -137,7 +147,7 @@ int command_generate(int argc, char** argv) {
   banter_npc_destroy(npc);
   if (!reply.error.empty()) std::fprintf(stderr, "banter generate: %s\n", reply.error.c_str());
   if (o.json) {
-    std::printf("%s\n", to_json(reply).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", to_json(reply, session).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
     const banter_request_statistics& s = reply.statistics;
     std::printf("\n");

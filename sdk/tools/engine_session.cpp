@@ -31,11 +31,59 @@ void add_engine_options(CLI::App& app, EngineOptions& options) {
   app.add_option("--ctx", options.context, "most tokens of one conversation; 0: the model's, at most 8192")
       ->check(CLI::Range(0u, 1u << 24))
       ->capture_default_str();
+  app.add_option("--trace", options.trace,
+                 "write a timeline of steps and requests to this file, for chrome://tracing or Perfetto");
   app.add_flag("--verbose,-v", options.verbose, "show the engine's log");
 }
 
+void add_thinking_options(CLI::App& app, ThinkingOptions& options) {
+  app.add_option("--think", options.think,
+                 "whether a thinking model thinks first: on, off, or auto as its template has it")
+      ->check(CLI::IsMember({"on", "off", "auto"}))
+      ->capture_default_str();
+  app.add_option("--thinking-budget", options.budget, "most tokens of thoughts; 0: no limit")->capture_default_str();
+  app.add_flag("--show-thoughts", options.show, "print thoughts, to stderr");
+}
+
+void ThinkingOptions::apply(banter_request_config& config) const {
+  config.thinking = think == "on" ? BANTER_THINKING_ON : think == "off" ? BANTER_THINKING_OFF : BANTER_THINKING_AUTO;
+  config.thinking_budget_tokens = budget;
+  if (show) config.flags |= BANTER_REQUEST_REPORT_THOUGHT;
+}
+
+void print_thought(const std::string& text) {
+  const bool dim = isatty(STDERR_FILENO) != 0;
+  std::fprintf(stderr, "%s%s%s", dim ? "\x1b[2m" : "", text.c_str(), dim ? "\x1b[0m" : "");
+}
+
 EngineSession::~EngineSession() {
+  if (engine_ != nullptr && !trace_path_.empty()) write_trace();
   banter_engine_destroy(engine_);
+}
+
+void EngineSession::write_trace() {
+  std::FILE* const file = std::fopen(trace_path_.c_str(), "wb");
+  if (file == nullptr) {
+    std::fprintf(stderr, "banter: cannot write %s\n", trace_path_.c_str());
+    return;
+  }
+  const banter_result written = banter_engine_trace_stop(
+      engine_,
+      [](const char* bytes, size_t size, void* to) -> banter_result {
+        return std::fwrite(bytes, 1, size, static_cast<std::FILE*>(to)) == size ? BANTER_OK : BANTER_ERROR_IO;
+      },
+      file);
+  if (written != BANTER_OK) report("cannot write the trace");
+  if (std::fclose(file) != 0 && written == BANTER_OK) {
+    std::fprintf(stderr, "banter: cannot write %s\n", trace_path_.c_str());
+  }
+}
+
+std::string metrics_json(banter_engine* engine) {
+  char line[4096];
+  size_t length = 0;
+  if (banter_engine_get_metrics_json(engine, line, sizeof line, &length) != BANTER_OK) return "{}";
+  return line;
 }
 
 bool EngineSession::open(const EngineOptions& options) {
@@ -52,6 +100,10 @@ bool EngineSession::open(const EngineOptions& options) {
   config.log_user_data = &verbose;
   if (banter_engine_create(BANTER_API_VERSION, &config, &engine_) != BANTER_OK)
     return report("cannot start the engine");
+  if (!options.trace.empty()) {
+    if (banter_engine_trace_start(engine_, 1u << 20) != BANTER_OK) return report("cannot record a trace");
+    trace_path_ = options.trace;
+  }
 
   banter_model_config model;
   banter_model_config_init(&model);
@@ -109,6 +161,12 @@ Reply EngineSession::finish(banter_request_id request, const std::function<void(
       if (event.request != request) continue;
       if (event.kind == BANTER_EVENT_PROMPT) {
         reply.prompt_ids.insert(reply.prompt_ids.end(), event.tokens, event.tokens + event.token_count);
+        continue;
+      }
+      if (event.kind == BANTER_EVENT_THOUGHT) {
+        reply.output_ids.insert(reply.output_ids.end(), event.tokens, event.tokens + event.token_count);
+        reply.thought.append(event.text, event.text_len);
+        if (on_thought_) on_thought_(std::string(event.text, event.text_len));
         continue;
       }
       if (event.kind == BANTER_EVENT_CONTEXT_TRIMMED) {

@@ -19,12 +19,13 @@ struct EngineOptions {
   int threads = 0;
   uint32_t context = 0;
   bool verbose = false;
+  std::string trace;  // file for a timeline; "": none
 };
 void add_engine_options(CLI::App& app, EngineOptions& options);
 
 /** Everything known about a request that has ended. */
 struct Reply {
-  std::string text;
+  std::string text, thought;
   std::vector<int32_t> prompt_ids, output_ids;
   std::string finish_reason;  // "stop", "length", "context", "cancelled", "error"
   banter_request_statistics statistics = {};
@@ -39,10 +40,12 @@ class EngineSession {
   EngineSession(const EngineSession&) = delete;
   EngineSession& operator=(const EngineSession&) = delete;
 
-  /** Creates the engine and loads the model, with a progress line on stderr. False: the reason was printed. */
+  /** Creates the engine and loads the model, with a progress line on stderr; starts the trace. False: the reason was printed. */
   bool open(const EngineOptions& options);
   banter_engine* engine() const { return engine_; }
   banter_model* model() const { return model_; }
+  /** Sees the thoughts of all replies from now on, piece by piece; null: nobody. */
+  void watch_thoughts(std::function<void(const std::string&)> watcher) { on_thought_ = std::move(watcher); }
   /** Pumps events until `request` ends. `on_text` sees each piece of text as it comes; when `interrupted` (may be null)
    *  becomes true the request is cancelled. */
   Reply finish(banter_request_id request, const std::function<void(const std::string&)>& on_text,
@@ -50,9 +53,27 @@ class EngineSession {
 
  private:
   bool wait_for_load(banter_request_id load);
+  void write_trace();
+  std::string trace_path_;
   banter_engine* engine_ = nullptr;
   banter_model* model_ = nullptr;
+  std::function<void(const std::string&)> on_thought_;
 };
+
+/** Options of thinking models: `--think`, `--thinking-budget`, `--show-thoughts`. */
+struct ThinkingOptions {
+  std::string think = "auto";
+  uint32_t budget = 0;
+  bool show = false;
+
+  void apply(banter_request_config& config) const;
+};
+void add_thinking_options(CLI::App& app, ThinkingOptions& options);
+/** Prints thoughts, dimmed where stderr is a terminal, to stderr. */
+void print_thought(const std::string& text);
+
+/** banter_engine_get_metrics_json() as a string. */
+std::string metrics_json(banter_engine* engine);
 
 const char* finish_name(banter_finish_reason reason);
 

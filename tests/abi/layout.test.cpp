@@ -123,6 +123,8 @@ void configs(Table& table) {
   FIELD(banter_request_config, user_data);
   FIELD(banter_request_config, deadline_ms);
   FIELD(banter_request_config, reserved1);
+  FIELD(banter_request_config, thinking);
+  FIELD(banter_request_config, thinking_budget_tokens);
   STRUCT(banter_save_config);
   FIELD(banter_save_config, struct_size);
   FIELD(banter_save_config, flags);
@@ -149,6 +151,35 @@ void results(Table& table) {
   FIELD(banter_engine_statistics, kv_bytes_used);
   FIELD(banter_engine_statistics, busy_microseconds);
   FIELD(banter_engine_statistics, events_delayed);
+  FIELD(banter_engine_statistics, prefill_tokens_per_second);
+  FIELD(banter_engine_statistics, decode_tokens_per_second);
+  FIELD(banter_engine_statistics, rows_per_step);
+  FIELD(banter_engine_statistics, sequences_per_step);
+  FIELD(banter_engine_statistics, prefill_share);
+  FIELD(banter_engine_statistics, decode_share);
+  FIELD(banter_engine_statistics, mixed_share);
+  FIELD(banter_engine_statistics, idle_share);
+  FIELD(banter_engine_statistics, recent_prefill_tokens_per_second);
+  FIELD(banter_engine_statistics, recent_decode_tokens_per_second);
+  FIELD(banter_engine_statistics, recent_rows_per_step);
+  FIELD(banter_engine_statistics, recent_sequences_per_step);
+  FIELD(banter_engine_statistics, recent_prefill_share);
+  FIELD(banter_engine_statistics, recent_decode_share);
+  FIELD(banter_engine_statistics, recent_mixed_share);
+  FIELD(banter_engine_statistics, recent_idle_share);
+  FIELD(banter_engine_statistics, prefill_steps);
+  FIELD(banter_engine_statistics, decode_steps);
+  FIELD(banter_engine_statistics, mixed_steps);
+  FIELD(banter_engine_statistics, kv_pages_total);
+  FIELD(banter_engine_statistics, kv_pages_used);
+  FIELD(banter_engine_statistics, kv_pages_cached);
+  FIELD(banter_engine_statistics, kv_pages_swapped);
+  FIELD(banter_engine_statistics, preemptions);
+  FIELD(banter_engine_statistics, recomputed_tokens);
+  FIELD(banter_engine_statistics, drafted_tokens);
+  FIELD(banter_engine_statistics, accepted_tokens);
+  FIELD(banter_engine_statistics, requests_queued);
+  FIELD(banter_engine_statistics, reserved1);
   STRUCT(banter_model_info);
   FIELD(banter_model_info, struct_size);
   FIELD(banter_model_info, reserved0);
@@ -173,6 +204,12 @@ void results(Table& table) {
   FIELD(banter_request_statistics, itl_mean_ms);
   FIELD(banter_request_statistics, itl_p50_ms);
   FIELD(banter_request_statistics, itl_p99_ms);
+  FIELD(banter_request_statistics, thought_tokens);
+  FIELD(banter_request_statistics, prefilled_tokens);
+  FIELD(banter_request_statistics, drafted_tokens);
+  FIELD(banter_request_statistics, accepted_tokens);
+  FIELD(banter_request_statistics, preemptions);
+  FIELD(banter_request_statistics, recomputed_tokens);
   STRUCT(banter_event);
   FIELD(banter_event, kind);
   FIELD(banter_event, code);
@@ -233,6 +270,9 @@ void functions(Table& table) {
   FIELD(banter_api, load_config_init);
   FIELD(banter_api, npc_save);
   FIELD(banter_api, npc_load);
+  FIELD(banter_api, engine_get_metrics_json);
+  FIELD(banter_api, engine_trace_start);
+  FIELD(banter_api, engine_trace_stop);
 }
 
 TEST(Layout, IsTheCommittedTable) {

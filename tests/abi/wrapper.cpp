@@ -37,6 +37,9 @@ int banter_wrapper_works() {
   banter_event events[4];
   if (!moved.poll(events).empty()) return 12;
   if (moved.statistics().requests_finished != 4) return 13;
+  char line[4096];
+  if (moved.metrics_json(line).substr(0, 2) != "{\"") return 27;
+  if (moved.trace_start(16) != BANTER_OK || moved.trace_stop(nullptr, nullptr) != BANTER_OK) return 28;
   banter_model_info info;
   if (model.info(info) != BANTER_ERROR_STATE) return 14;
   if (model.complete("x", reply) != BANTER_OK) return 15;

@@ -179,6 +179,9 @@ void frame(Work& work, int i, const std::string& words, Ask& ask) {
   banter_engine_statistics figures;
   figures.struct_size = sizeof figures;
   (void)banter_engine_get_statistics(work.engine, &figures);
+  char line[4096];
+  size_t length = 0;
+  (void)banter_engine_get_metrics_json(work.engine, line, sizeof line, &length);
 }
 
 void* game(void* argument) {

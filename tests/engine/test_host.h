@@ -34,7 +34,7 @@ struct Outcome {
   banter_event_kind kind = 0;  // 0: no terminal event
   banter_result code = BANTER_OK;
   banter_finish_reason reason = BANTER_FINISH_NONE;
-  std::string text, message;
+  std::string text, thought, message;
   std::vector<int32_t> tokens, prompt;
   banter_request_statistics statistics{};
   uint32_t dropped_turns = 0, dropped_tokens = 0;
@@ -130,6 +130,7 @@ class Host {
   void record(const banter_event& e) {
     Outcome& outcome = outcomes[e.request];
     if (e.kind == BANTER_EVENT_TEXT) outcome.text.append(e.text, e.text_len);
+    if (e.kind == BANTER_EVENT_THOUGHT) outcome.thought.append(e.text, e.text_len);
     if (e.kind == BANTER_EVENT_PROMPT) {
       outcome.prompt.assign(e.tokens, e.tokens + e.token_count);
     } else if (e.token_count > 0) {
@@ -168,7 +169,15 @@ struct Ask {
   banter_sampling_config sampling{};
   std::vector<const char*> stops, bans;
   std::vector<int32_t> stop_tokens;
+  std::vector<int32_t> bias_tokens;
+  std::vector<float> bias_values;
 
+  /** Makes the token win (or, with a negative value, lose). */
+  Ask& bias(int32_t token, float value) {
+    bias_tokens.push_back(token);
+    bias_values.push_back(value);
+    return *this;
+  }
   explicit Ask(uint32_t max_tokens = 16, uint32_t flags = 0) {
     banter_request_config_init(&config);
     banter_sampling_config_init(&sampling);
@@ -177,6 +186,11 @@ struct Ask {
     config.flags = flags;
   }
   const banter_request_config* get() {
+    if (!bias_tokens.empty()) {
+      sampling.logit_bias_count = static_cast<uint32_t>(bias_tokens.size());
+      sampling.logit_bias_tokens = bias_tokens.data();
+      sampling.logit_bias_values = bias_values.data();
+    }
     config.sampling = &sampling;
     config.stop_strings = stops.data();
     config.stop_string_count = static_cast<uint32_t>(stops.size());

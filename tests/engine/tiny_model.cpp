@@ -28,16 +28,17 @@ void write_vocabulary(GgufWriter& writer, const TinyModelOptions& options) {
   add("<|endoftext|>", 3);
   add(options.has_chatml_tokens ? "<|im_start|>" : "<|other_start|>", 3);
   add(options.has_chatml_tokens ? "<|im_end|>" : "<|other_end|>", 3);
-  add("<unused>", 5);
+  add(options.has_thinking_tokens ? "<think>" : "<unused>", options.has_thinking_tokens ? 3 : 5);
   add("th", 1);
   add("the", 1);
   add("\xC4\xA0the", 1);  // " the"
-  add("he", 1);
+  add(options.has_thinking_tokens ? "</think>" : "he", options.has_thinking_tokens ? 4 : 1);
   writer.set_string("tokenizer.ggml.model", "gpt2");
   writer.set_string("tokenizer.ggml.pre", "qwen2");
   writer.set_strings("tokenizer.ggml.tokens", tokens);
   writer.set_i32s("tokenizer.ggml.token_type", types);
-  const std::vector<std::string> merges = {"t h", "th e", "\xC4\xA0 the", "h e"};
+  std::vector<std::string> merges = {"t h", "th e", "\xC4\xA0 the"};
+  if (!options.has_thinking_tokens) merges.emplace_back("h e");
   writer.set_strings("tokenizer.ggml.merges", merges);
   writer.set_u32("tokenizer.ggml.eos_token_id", options.has_chatml_tokens ? kTinyEnd : kTinyEndOfText);
   writer.set_bool("tokenizer.ggml.add_bos_token", false);

@@ -11,6 +11,7 @@ namespace banter::test {
 struct TinyModelOptions {
   std::string chat_template = "chatml";  // "chatml", "" = none, else Jinja text
   bool has_chatml_tokens = true;
+  bool has_thinking_tokens = false;  // "<think>" and "</think>" in place of kTinyUnused and "he"
   uint32_t context = 1024;
   uint32_t layers = 2;
   uint32_t embedding = 64;  // a multiple of 64
@@ -21,6 +22,7 @@ struct TinyModelOptions {
 
 /** Ids of the tiny vocabulary: bytes 0 to 255 in order, then these. */
 inline constexpr int32_t kTinyEndOfText = 256, kTinyStart = 257, kTinyEnd = 258, kTinyUnused = 259, kTinyThe = 261;
+inline constexpr int32_t kTinyThink = 259, kTinyThinkEnd = 263;
 inline constexpr int32_t kTinyVocabulary = 264;
 
 /** The GGUF file. */

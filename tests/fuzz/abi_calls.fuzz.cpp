@@ -231,7 +231,7 @@ struct Game {
     banter_request_id request = 1;
     uint32_t count = 0;
     size_t tokens = 0;
-    switch (in.below(8)) {
+    switch (in.below(10)) {
       case 0:
         require(banter_npc_say(nullptr, "x", 1, nullptr, &request) == BANTER_ERROR_INVALID_ARGUMENT, "say(NULL)");
         break;
@@ -264,6 +264,19 @@ struct Game {
         (void)banter_model_get_info(pick(models), &info);
         break;
       }
+      case 7: {
+        char line[64];
+        require(banter_engine_get_metrics_json(engine, line, in.below(65), &tokens) == BANTER_OK, "metrics");
+        break;
+      }
+      case 8:
+        // One of the two, as it comes.
+        if (banter_engine_trace_start(engine, 16u + in.byte()) == BANTER_OK) break;
+        require(
+            banter_engine_trace_stop(
+                engine, [](const char*, size_t, void*) -> banter_result { return BANTER_OK; }, nullptr) == BANTER_OK,
+            "trace");
+        break;
       default:
         (void)banter_result_name(static_cast<banter_result>(in.word()));
         break;

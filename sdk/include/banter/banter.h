@@ -141,6 +141,34 @@ BANTER_API banter_result BANTER_CALL banter_engine_set_cpu_share(banter_engine* 
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_engine_set_paused(banter_engine* engine, uint32_t paused);
 
+/** The same figures as one line of JSON: see docs/metrics.md for its names.
+ *  @param buffer      [out] `capacity` bytes: the line, cut where it does not fit, and a terminating zero. 4 KiB hold any;
+ *                     NULL with capacity 0 to ask for the length
+ *  @param out_length  [out] bytes of the whole line without the zero; it is cut when this is `capacity` or more
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks, allocates nothing.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_get_metrics_json(banter_engine* engine, char* buffer,
+                                                                    size_t capacity, size_t* out_length);
+
+/** Starts to record a timeline of steps and requests in memory that is allocated now. The newest events are kept; those of
+ *  a request are some ten, those of a step one.
+ *  @param max_events  16 to 16777216, of 72 bytes each. 0: 65536
+ *  @returns BANTER_OK, BANTER_ERROR_STATE (a recording runs), BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_OUT_OF_MEMORY
+ *  Thread safety: any thread; waits for the step in progress, so not for a frame that must be short.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_trace_start(banter_engine* engine, uint32_t max_events);
+
+/** Ends the recording and writes it as JSON of the Trace Event Format, which chrome://tracing and Perfetto show.
+ *  @param write  receives the JSON, piece by piece, on this thread before the call returns; NULL: the recording is thrown
+ *                away
+ *  @returns BANTER_OK, BANTER_ERROR_STATE (no recording runs), BANTER_ERROR_IO (`write` refused; the recording is gone),
+ *           BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_OUT_OF_MEMORY
+ *  Thread safety: any thread; waits for the step in progress, allocates.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_trace_stop(banter_engine* engine, banter_write_fn write,
+                                                              void* user_data);
+
 /* ------------------------------------------------------------------ model */
 
 /** Fills `config` with defaults and its size.
@@ -358,6 +386,9 @@ typedef struct banter_api {
   void(BANTER_CALL* load_config_init)(banter_load_config*);
   banter_result(BANTER_CALL* npc_save)(banter_npc*, const banter_save_config*, banter_request_id*);
   banter_result(BANTER_CALL* npc_load)(banter_npc*, const void*, size_t, const banter_load_config*, banter_request_id*);
+  banter_result(BANTER_CALL* engine_get_metrics_json)(banter_engine*, char*, size_t, size_t*);
+  banter_result(BANTER_CALL* engine_trace_start)(banter_engine*, uint32_t);
+  banter_result(BANTER_CALL* engine_trace_stop)(banter_engine*, banter_write_fn, void*);
 } banter_api;
 
 /** The function table: the one symbol a host that loads the library at run time needs.

@@ -163,6 +163,17 @@ class Engine : public Owner<banter_engine, banter_engine_destroy> {
     (void)banter_engine_get_statistics(get(), &figures);
     return figures;
   }
+  /** The figures as one line of JSON in the caller's memory; empty where it does not fit (4096 bytes do). */
+  template <size_t N>
+  std::string_view metrics_json(char (&buffer)[N]) const noexcept {
+    size_t length = 0;
+    const banter_result code = banter_engine_get_metrics_json(get(), buffer, N, &length);
+    return code == BANTER_OK && length < N ? std::string_view(buffer, length) : std::string_view();
+  }
+  banter_result trace_start(uint32_t max_events = 0) noexcept { return banter_engine_trace_start(get(), max_events); }
+  banter_result trace_stop(banter_write_fn write, void* user_data) noexcept {
+    return banter_engine_trace_stop(get(), write, user_data);
+  }
 };
 
 /** See banter_model. */

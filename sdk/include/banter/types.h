@@ -133,7 +133,44 @@ typedef struct banter_engine_statistics {
   uint64_t kv_bytes_used;     /**< Held by running requests and idle characters; cached prefixes of nobody apart. */
   uint64_t busy_microseconds; /**< Time the engine thread spent computing. */
   uint64_t events_delayed;    /**< Times the engine waited for a poll because the event queue was full. */
+
+  /* Speed: tokens a second of the steps that computed such. Shares of the time since the engine's creation, together 1.
+     A mixed step has both prompt and reply tokens. */
+  double prefill_tokens_per_second;
+  double decode_tokens_per_second;
+  double rows_per_step; /**< Tokens computed in a step, on average. */
+  double sequences_per_step;
+  double prefill_share;
+  double decode_share;
+  double mixed_share;
+  double idle_share; /**< No step was being computed. */
+  /* The same of the last 5 to 5.5 seconds; a step counts where it ends. */
+  double recent_prefill_tokens_per_second;
+  double recent_decode_tokens_per_second;
+  double recent_rows_per_step;
+  double recent_sequences_per_step;
+  double recent_prefill_share;
+  double recent_decode_share;
+  double recent_mixed_share;
+  double recent_idle_share;
+  uint64_t prefill_steps; /**< Steps with prompt tokens only. */
+  uint64_t decode_steps;
+  uint64_t mixed_steps;
+  uint64_t kv_pages_total;
+  uint64_t kv_pages_used;     /**< By requests that run. */
+  uint64_t kv_pages_cached;   /**< Kept for a next reply; given up when pages run short. The others are free. */
+  uint64_t kv_pages_swapped;  /**< In host memory, outside the pool. */
+  uint64_t preemptions;       /**< Times a request lost its KV pages to another. */
+  uint64_t recomputed_tokens; /**< Tokens computed again for that. */
+  uint64_t drafted_tokens;    /**< Proposed by speculation. */
+  uint64_t accepted_tokens;   /**< Of these, said. */
+  uint32_t requests_queued;   /**< Of requests_active, those of which nothing was computed yet; loads included. */
+  uint32_t reserved1;
 } banter_engine_statistics;
+
+/** Receives a piece of what is being written; pieces come in order, on the thread of the call that writes, and are borrowed
+ *  for the call. Returns BANTER_OK, or an error to end the writing. Must not call Banter. */
+typedef banter_result(BANTER_CALL* banter_write_fn)(const char* bytes, size_t size, void* user_data);
 
 /* ------------------------------------------------------------------ model */
 
@@ -243,6 +280,16 @@ typedef struct banter_npc_config {
   void* user_data;                        /**< Comes back in this character's events. */
 } banter_npc_config;
 
+/** Whether a model that can reason does so before it speaks. What it thinks is hidden in any case: see
+ *  BANTER_EVENT_THOUGHT. ON and OFF go through the chat template (its variables `enable_thinking` or `thinking`); a
+ *  template without such a switch ignores them. A completion has no template: its text is split only when ON. */
+typedef int32_t banter_thinking;
+enum {
+  BANTER_THINKING_AUTO = 0, /**< As the model's template has it. */
+  BANTER_THINKING_OFF = 1,
+  BANTER_THINKING_ON = 2
+};
+
 /** Options of one reply or completion. See banter_request_config_init(). */
 typedef struct banter_request_config {
   uint32_t struct_size;
@@ -266,6 +313,9 @@ typedef struct banter_request_config {
                            BANTER_ERROR_DEADLINE: for words that would come too late. Among equals in priority the
                            earliest deadline goes first. 0: none. */
   uint32_t reserved1;   /**< 0. */
+  banter_thinking thinking;        /**< Whether the model thinks before it speaks. [AUTO] */
+  uint32_t thinking_budget_tokens; /**< Most tokens inside thoughts; then the thought is ended and the model speaks. 0: no
+                                      limit but max_tokens, which counts thoughts, too. */
 } banter_request_config;
 
 /** banter_request_config::priority: the character's, which is 4 unless its profile says otherwise. */
@@ -273,10 +323,11 @@ typedef struct banter_request_config {
 
 /** Bits of banter_request_config::flags. */
 enum {
-  BANTER_REQUEST_IGNORE_END = 1,    /**< Go on after the model's end tokens, to max_tokens. */
-  BANTER_REQUEST_SPECIAL_TEXT = 2,  /**< TEXT events show control tokens (for debugging). */
-  BANTER_REQUEST_PARSE_SPECIAL = 4, /**< banter_model_complete() only: control tokens in the prompt count as such. */
-  BANTER_REQUEST_REPORT_PROMPT = 8  /**< A PROMPT event tells the exact tokens the model is given (for debugging). */
+  BANTER_REQUEST_IGNORE_END = 1,     /**< Go on after the model's end tokens, to max_tokens. */
+  BANTER_REQUEST_SPECIAL_TEXT = 2,   /**< TEXT events show control tokens (for debugging). */
+  BANTER_REQUEST_PARSE_SPECIAL = 4,  /**< banter_model_complete() only: control tokens in the prompt count as such. */
+  BANTER_REQUEST_REPORT_PROMPT = 8,  /**< A PROMPT event tells the exact tokens the model is given (for debugging). */
+  BANTER_REQUEST_REPORT_THOUGHT = 16 /**< THOUGHT events tell what the model thinks. */
 };
 
 /** How a conversation is saved. See banter_save_config_init(). */
@@ -320,7 +371,10 @@ enum {
   BANTER_EVENT_CANCELLED = 6, /**< Terminal: statistics are set; the reply so far, if any, stays in the conversation. */
   BANTER_EVENT_FAILED = 7,    /**< Terminal: code, and text is a sentence for people. */
   BANTER_EVENT_PROMPT = 8,    /**< tokens: the whole prompt; only with BANTER_REQUEST_REPORT_PROMPT. */
-  BANTER_EVENT_SNAPSHOT = 9   /**< Terminal for banter_npc_save(): bytes and statistics are set. */
+  BANTER_EVENT_SNAPSHOT = 9,  /**< Terminal for banter_npc_save(): bytes and statistics are set. */
+  BANTER_EVENT_THOUGHT = 10    /**< text continues the hidden reasoning, as TEXT does speech; never part of TEXT or of the
+                                 conversation's turns. Only with BANTER_REQUEST_REPORT_THOUGHT; without it the events'
+                                 tokens leave those of thoughts out, too. */
 };
 
 /** Why a reply ended. */
@@ -347,6 +401,12 @@ typedef struct banter_request_statistics {
   double itl_mean_ms; /**< Between tokens; the quantiles are right within 4.5 %. */
   double itl_p50_ms;
   double itl_p99_ms;
+  uint32_t thought_tokens;    /**< Of generated_tokens, those of thoughts and of their tags. */
+  uint32_t prefilled_tokens;  /**< Prompt tokens that were computed; the prompt's less the cached ones, at the end. */
+  uint32_t drafted_tokens;    /**< Reply tokens that speculation proposed; 0 while none runs. */
+  uint32_t accepted_tokens;   /**< Of these, those that the model would have said. */
+  uint32_t preemptions;       /**< Times its KV pages were taken for another request. */
+  uint32_t recomputed_tokens; /**< Tokens computed again for that. */
 } banter_request_statistics;
 
 /** One event. Pointers are borrowed until the next banter_poll() of the same engine (or its destruction). */
@@ -359,7 +419,7 @@ typedef struct banter_event {
   void* user_data;
   const char* text; /**< Zero-terminated; never NULL. DONE of banter_npc_load(): why KV pages were not used, or "". */
   size_t text_len;
-  const int32_t* tokens; /**< TEXT, DONE and CANCELLED: tokens generated since the request's previous event. */
+  const int32_t* tokens; /**< TEXT, THOUGHT, DONE and CANCELLED: tokens generated since the request's previous event. */
   uint32_t token_count;
   banter_finish_reason finish_reason;
   float progress; /**< LOAD_PROGRESS: [0, 1]. */

@@ -221,6 +221,12 @@ BANTER_GAME_THREAD banter_result read_request(const banter_request_config* confi
   out.stop_tokens = {c.stop_tokens, c.stop_token_count};
   out.flags = c.flags;
   out.max_tokens = c.max_tokens;
+  if (c.thinking < BANTER_THINKING_AUTO || c.thinking > BANTER_THINKING_ON) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_request_config.thinking is %d; give BANTER_THINKING_AUTO, _OFF or _ON.", c.thinking);
+  }
+  out.thinking = static_cast<dialogue::Thinking>(c.thinking);
+  out.thinking_budget_tokens = c.thinking_budget_tokens;
   out.priority = c.priority;
   out.deadline_ms = c.deadline_ms;
   if (c.user_data != nullptr) out.user_data = c.user_data;

@@ -1,5 +1,9 @@
 // banter_engine_…, banter_poll and banter_wait.
 #include "engine/engine.h"
+
+#include <algorithm>
+#include <span>
+
 #include "api/arguments.h"
 #include "api/guard.h"
 #include "api/handles.h"
@@ -14,6 +18,7 @@ namespace {
 constexpr uint32_t kKnownFlags = BANTER_ENGINE_NORMAL_PRIORITY | BANTER_ENGINE_VALIDATE;
 constexpr uint64_t kLeastTextBytes = 4096, kMostTextBytes = uint64_t{1} << 30;
 constexpr int32_t kMostThreads = 256;
+constexpr uint32_t kLeastTraceEvents = 16, kMostTraceEvents = 1u << 24, kDefaultTraceEvents = 1u << 16;
 
 template <class T>
 banter_result check_range(const char* field, T value, T low, T high) noexcept {
@@ -190,6 +195,56 @@ banter_result BANTER_CALL banter_engine_set_paused(banter_engine* handle, uint32
     if (paused > 1) return fail(BANTER_ERROR_INVALID_ARGUMENT, "paused is %u; give 0 or 1.", paused);
     engine->set_paused(paused == 1);
     return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_engine_get_metrics_json(banter_engine* handle, char* buffer, size_t capacity,
+                                                         size_t* out_length) {
+  return guard("banter_engine_get_metrics_json", [&](Caller& caller) -> banter_result {
+    if (out_length != nullptr) *out_length = 0;
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (out_length == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_length is NULL.");
+    if (capacity > 0 && buffer == nullptr) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "buffer is NULL, but capacity is %zu.", capacity);
+    }
+    banter_engine_statistics statistics = {};
+    engine->statistics(statistics);
+    const size_t room = capacity > 0 ? capacity - 1 : 0;
+    const size_t length = banter::engine::to_json(statistics, std::span(buffer, room));
+    if (capacity > 0) buffer[std::min(length, room)] = '\0';
+    *out_length = length;
+    return BANTER_OK;
+  });
+}
+
+banter_result BANTER_CALL banter_engine_trace_start(banter_engine* handle, uint32_t max_events) {
+  return guard("banter_engine_trace_start", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    if (max_events != 0 && (max_events < kLeastTraceEvents || max_events > kMostTraceEvents)) {
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "max_events is %u; give 0 for the default, or %u to %u.", max_events,
+                  kLeastTraceEvents, kMostTraceEvents);
+    }
+    const auto started = engine->trace_start(max_events != 0 ? max_events : kDefaultTraceEvents);
+    return started ? BANTER_OK : fail(started.error());
+  });
+}
+
+banter_result BANTER_CALL banter_engine_trace_stop(banter_engine* handle, banter_write_fn write, void* user_data) {
+  return guard("banter_engine_trace_stop", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    struct Target {
+      banter_write_fn write;
+      void* user_data;
+    } target{write, user_data};
+    const banter::engine::TraceSink sink = [](const char* bytes, size_t size, void* to) {
+      const auto* const t = static_cast<const Target*>(to);
+      return t->write(bytes, size, t->user_data) == BANTER_OK;
+    };
+    const auto stopped = engine->trace_stop(write != nullptr ? sink : nullptr, &target);
+    return stopped ? BANTER_OK : fail(stopped.error());
   });
 }
 

@@ -43,6 +43,9 @@ constexpr banter_api kApi = {
     banter_load_config_init,
     banter_npc_save,
     banter_npc_load,
+    banter_engine_get_metrics_json,
+    banter_engine_trace_start,
+    banter_engine_trace_stop,
 };
 
 }  // namespace

@@ -93,7 +93,8 @@ BANTER_GAME_THREAD banter_result submit(Caller& caller, banter_model* handle, co
   *out_request = 0;
   ModelObject* const model = banter::api::model_of(handle, caller);
   if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
-  uint32_t flags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT;
+  uint32_t flags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT |
+                   BANTER_REQUEST_REPORT_THOUGHT;
   if (submission.kind == RequestKind::kComplete) flags |= BANTER_REQUEST_PARSE_SPECIAL;
   submission.model = model;
   submission.user_data = model->user_data;

@@ -81,7 +81,8 @@ BANTER_GAME_THREAD banter_result BANTER_CALL banter_npc_say(banter_npc* handle, 
     submission.npc = npc;
     submission.user_data = npc->user_data;
     if (const banter_result code = banter::api::read_text("text", text, text_len, submission.text)) return code;
-    constexpr uint32_t kFlags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT;
+    constexpr uint32_t kFlags = BANTER_REQUEST_IGNORE_END | BANTER_REQUEST_SPECIAL_TEXT | BANTER_REQUEST_REPORT_PROMPT |
+                                BANTER_REQUEST_REPORT_THOUGHT;
     if (const banter_result code = banter::api::read_request(config, kFlags, submission)) return code;
     return banter::api::answer(npc->engine->submit(submission, out_request));
   });

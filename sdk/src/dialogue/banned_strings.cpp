@@ -71,6 +71,11 @@ BannedStrings::Outcome BannedStrings::dead_end() {
   return Outcome::kExhausted;
 }
 
+void BannedStrings::continue_from(std::string_view text) {
+  state_ = StringAutomaton::kStart;
+  for (const char byte : text) state_ = automaton_.step(state_, byte);
+}
+
 void BannedStrings::finish() {
   released_.clear();
   release(held_.size());

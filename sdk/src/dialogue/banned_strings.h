@@ -75,6 +75,9 @@ class BannedStrings {
   /** To be called when no token can be sampled at position(). Where the bans of this gate are the reason and the token
    *  before is still held, that one is taken back; else kExhausted. */
   Outcome dead_end();
+  /** What comes next continues `text`, as if the bytes pushed after it had never been: they turned out not to be shown. The
+   *  tokens stay where they are. */
+  void continue_from(std::string_view text);
   /** The reply ended: everything held is released. */
   void finish();
 
@@ -88,6 +91,8 @@ class BannedStrings {
   int64_t position() const { return first_held_ + static_cast<int64_t>(held_.size()); }
   /** Rollbacks so far: part of the position of a random draw. */
   uint32_t rollbacks() const { return rollbacks_; }
+  /** No string is banned. */
+  bool empty() const { return automaton_.empty(); }
   /** Tokens held back. */
   size_t held() const { return held_.size(); }
 

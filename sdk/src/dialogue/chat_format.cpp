@@ -66,6 +66,7 @@ Result<std::unique_ptr<ChatFormat>> ChatFormat::create(const text::Tokenizer& to
     if (!parsed) return parsed.error();
     format->template_ = std::move(*parsed);
   }
+  format->tags_ = find_thinking_tags(tokenizer, source);
   if (format->template_ != nullptr) {
     format->drops_leading_space_ = vocabulary.drop_leading_space;
     format->probe();
@@ -83,16 +84,34 @@ void ChatFormat::probe() {
   const std::vector<Turn> turns = {{Role::kUser, "Hello"}, {Role::kAssistant, "Hello"}, {Role::kUser, "Hello"}};
   std::vector<Turn> with_system = turns;
   with_system.insert(with_system.begin(), {Role::kSystem, std::string(kMark)});
-  if (auto rendered = render(with_system)) {
+  if (auto rendered = render(with_system, Thinking::kAuto)) {
     writes_system_ = text::join(*rendered).find(kMark) != std::string::npos;
   }
+  probe_thinking(turns);
   const auto ids = encode(kMark, turns);
   if (!ids) return;
   for (const TokenId id : *ids) {
-    if (tokenizer_->is_control(id)) borders_.push_back(id);
+    const bool tag = id == tags_.open_id || id == tags_.close_id;
+    if (tokenizer_->is_control(id) && !tag) borders_.push_back(id);
   }
   std::sort(borders_.begin(), borders_.end());
   borders_.erase(std::unique(borders_.begin(), borders_.end()), borders_.end());
+}
+
+/** Whether the template has a switch, and whether what it writes for the reply to come may open a thought. Only its own
+ *  text counts there: a player may write the tag, too. */
+void ChatFormat::probe_thinking(const std::vector<Turn>& messages) {
+  std::string written[3];
+  for (const Thinking thinking : {Thinking::kAuto, Thinking::kOff, Thinking::kOn}) {
+    const auto rendered = render(messages, thinking);
+    if (!rendered) continue;
+    written[static_cast<size_t>(thinking)] = text::join(*rendered);
+    if (rendered->empty() || !rendered->back().trusted) continue;
+    std::string end = rendered->back().text;
+    while (!end.empty() && (end.back() == ' ' || end.back() == '\n')) end.pop_back();
+    may_open_thought_ = may_open_thought_ || end.ends_with(tags_.open);
+  }
+  has_thinking_switch_ = written[static_cast<size_t>(Thinking::kOff)] != written[static_cast<size_t>(Thinking::kOn)];
 }
 
 bool ChatFormat::is_turn_border(TokenId id) const {
@@ -134,10 +153,16 @@ std::vector<Turn> ChatFormat::shaped(Shape shape, std::string_view persona, std:
   return joined;
 }
 
-Result<std::vector<Segment>> ChatFormat::render(const std::vector<Turn>& messages) const {
+Result<std::vector<Segment>> ChatFormat::render(const std::vector<Turn>& messages, Thinking thinking) const {
   text::TemplateInput input;
   for (const Turn& message : messages) {
     input.turns.push_back({std::string(role_name(message.role)), message.text});
+  }
+  if (thinking != Thinking::kAuto) {
+    // Qwen3, SmolLM3, GLM; DeepSeek V3.1, Granite.
+    for (const char* name : {"enable_thinking", "thinking"}) {
+      input.switches.emplace_back(name, thinking == Thinking::kOn);
+    }
   }
   input.bos_token = bos_;
   input.eos_token = eos_;
@@ -164,7 +189,8 @@ std::vector<Segment> ChatFormat::script(const std::vector<Turn>& messages) const
   return segments;
 }
 
-Result<std::vector<TokenId>> ChatFormat::encode(std::string_view persona, std::span<const Turn> turns) const {
+Result<std::vector<TokenId>> ChatFormat::encode(std::string_view persona, std::span<const Turn> turns,
+                                                Thinking thinking) const {
   std::vector<Segment> segments;
   if (template_ == nullptr) {
     if (!template_problem_.empty()) {
@@ -177,7 +203,7 @@ Result<std::vector<TokenId>> ChatFormat::encode(std::string_view persona, std::s
     bool done = false;
     for (const Shape shape : kShapes) {
       if (shape != Shape::kFolded && !writes_system_ && !persona.empty()) continue;
-      auto rendered = render(shaped(shape, persona, turns));
+      auto rendered = render(shaped(shape, persona, turns), thinking);
       if (rendered) {
         segments = std::move(*rendered);
         done = true;

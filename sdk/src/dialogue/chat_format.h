@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "dialogue/thought_splitter.h"
 #include "dialogue/turn.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -33,9 +34,11 @@ class ChatFormat {
   static Result<std::unique_ptr<ChatFormat>> create(const text::Tokenizer& tokenizer, std::string_view host_template,
                                                     std::string_view model_template);
 
-  /** The prompt that asks for the assistant's next turn, begin-of-text included.
+  /** The prompt that asks for the assistant's next turn, begin-of-text included. `thinking` becomes the template's
+   *  variables `enable_thinking` and `thinking`; undefined for kAuto, and ignored by templates without them.
    *  Errors: TEMPLATE with the template's own message where it refuses every shape. */
-  Result<std::vector<text::TokenId>> encode(std::string_view persona, std::span<const Turn> turns) const;
+  Result<std::vector<text::TokenId>> encode(std::string_view persona, std::span<const Turn> turns,
+                                            Thinking thinking = Thinking::kAuto) const;
 
   /** Control tokens that stand between turns: a reply that produces one has ended. */
   bool is_turn_border(text::TokenId id) const;
@@ -45,6 +48,14 @@ class ChatFormat {
   bool drops_leading_space() const { return drops_leading_space_; }
   /** The model (or the host) has a template. */
   bool has_template() const { return template_ != nullptr; }
+  /** How the model marks hidden reasoning. */
+  const ThinkingTags& thinking_tags() const { return tags_; }
+  /** The template has a switch for it: kOn and kOff give different prompts. */
+  bool has_thinking_switch() const { return has_thinking_switch_; }
+  /** The reply to this prompt, made by encode(), starts inside a thought that the template has opened. */
+  bool opens_thought(const std::vector<text::TokenId>& prompt) const {
+    return may_open_thought_ && ends_in_open_thought(*tokenizer_, tags_, prompt);
+  }
   /** For the log: why the model's template is not used; "" when all is well. */
   const std::string& template_problem() const { return template_problem_; }
 
@@ -54,9 +65,10 @@ class ChatFormat {
   static constexpr Shape kShapes[] = {Shape::kAsIs, Shape::kAlternating, Shape::kFolded};
 
   static std::vector<Turn> shaped(Shape shape, std::string_view persona, std::span<const Turn> turns);
-  Result<std::vector<text::Segment>> render(const std::vector<Turn>& messages) const;
+  Result<std::vector<text::Segment>> render(const std::vector<Turn>& messages, Thinking thinking) const;
   std::vector<text::Segment> script(const std::vector<Turn>& messages) const;
   void probe();
+  void probe_thinking(const std::vector<Turn>& messages);
 
   const text::Tokenizer* tokenizer_;
   std::unique_ptr<text::ChatTemplate> template_;
@@ -65,6 +77,8 @@ class ChatFormat {
   std::vector<text::TokenId> borders_;  // sorted
   std::vector<std::string> end_strings_;
   std::string template_problem_;
+  ThinkingTags tags_;
+  bool has_thinking_switch_ = false, may_open_thought_ = false;
   bool writes_system_ = true;
   bool drops_leading_space_ = false;
 };

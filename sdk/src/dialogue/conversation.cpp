@@ -6,11 +6,12 @@ namespace banter::dialogue {
 
 using text::TokenId;
 
-Result<std::vector<TokenId>> Conversation::render(const ChatFormat& format, size_t from, std::string_view said) const {
+Result<std::vector<TokenId>> Conversation::render(const ChatFormat& format, size_t from, std::string_view said,
+                                                  Thinking thinking) const {
   std::vector<Turn> turns = examples_;
   turns.insert(turns.end(), turns_.begin() + static_cast<std::ptrdiff_t>(from), turns_.end());
   if (!said.empty()) turns.push_back({Role::kUser, std::string(said)});
-  return format.encode(persona_, turns);
+  return format.encode(persona_, turns, thinking);
 }
 
 size_t Conversation::exchange_at(size_t from) const {
@@ -18,11 +19,11 @@ size_t Conversation::exchange_at(size_t from) const {
   return from;
 }
 
-Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextLimits& limits,
-                                        std::string_view said) const {
+Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
+                                        Thinking thinking) const {
   const auto room = static_cast<size_t>(std::max(0, limits.context_tokens - limits.reply_reserve));
   Prompt prompt;
-  auto whole = render(format, 0, said);
+  auto whole = render(format, 0, said, thinking);
   if (!whole) return whole.error();
   prompt.dropped_turns = forgotten_turns_;
   if (whole->size() <= room) {
@@ -41,7 +42,7 @@ Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextL
   while (low <= high) {
     const size_t middle = low + (high - low) / 2;
     const size_t from = std::min(exchange_at(middle), last_start);
-    auto tokens = render(format, from, said);
+    auto tokens = render(format, from, said, thinking);
     if (!tokens) return tokens.error();
     if (tokens->size() <= wanted) {
       best = std::move(*tokens);
@@ -54,7 +55,7 @@ Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextL
   }
   if (!best && last_start > 0) {
     // The slack is a wish, the reserve a promise.
-    auto tokens = render(format, last_start, said);
+    auto tokens = render(format, last_start, said, thinking);
     if (!tokens) return tokens.error();
     if (tokens->size() <= room) {
       best = std::move(*tokens);
@@ -62,7 +63,7 @@ Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextL
     }
   }
   if (!best) {
-    auto smallest = render(format, last_start, said);
+    auto smallest = render(format, last_start, said, thinking);
     const size_t needed = smallest ? smallest->size() : whole->size();
     return Error{BANTER_ERROR_PROMPT_TOO_LONG, "The persona and the newest turn need " + std::to_string(needed) +
                                                    " tokens, but the context of " +

@@ -49,7 +49,8 @@ class Conversation {
 
   /** The prompt for a reply to `said` (empty: no new turn; the character speaks first or goes on). Changes nothing.
    *  Errors: PROMPT_TOO_LONG (persona and newest turn alone do not fit), TEMPLATE, NO_TEMPLATE. */
-  Result<Prompt> prompt_for(const ChatFormat& format, const ContextLimits& limits, std::string_view said) const;
+  Result<Prompt> prompt_for(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
+                            Thinking thinking = Thinking::kAuto) const;
 
   /** The reply has ended: forgets the turns that `prompt` dropped, and adds what was said and the reply. */
   void commit(const Prompt& prompt, std::string_view said, std::string_view reply);
@@ -67,7 +68,8 @@ class Conversation {
   const std::vector<Turn>& examples() const { return examples_; }
 
  private:
-  Result<std::vector<text::TokenId>> render(const ChatFormat& format, size_t from, std::string_view said) const;
+  Result<std::vector<text::TokenId>> render(const ChatFormat& format, size_t from, std::string_view said,
+                                            Thinking thinking) const;
   /** The first turn at or after `from` where an exchange starts, or turns_.size(). */
   size_t exchange_at(size_t from) const;
 

@@ -11,9 +11,11 @@
 #include "engine/event_queue.h"
 #include "engine/free_list.h"
 #include "engine/host.h"
+#include "engine/metrics.h"
 #include "engine/signal.h"
 #include "engine/slots.h"
 #include "engine/text_pool.h"
+#include "engine/trace.h"
 
 namespace banter::engine {
 
@@ -85,6 +87,8 @@ struct Channels {
   std::atomic<bool> stop{false};
   Controls controls;
   Figures figures;
+  Metrics metrics;
+  Tracer tracer;
 
   ~Channels() { free_spent_blobs(); }
   void free_spent_blobs() {

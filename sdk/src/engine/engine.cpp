@@ -138,6 +138,8 @@ BANTER_GAME_THREAD Refusal Engine::submit(const Submission& submission, banter_r
   slot.flags = submission.flags;
   slot.max_tokens = submission.max_tokens;
   slot.deadline_ms = submission.deadline_ms;
+  slot.thinking = submission.thinking;
+  slot.thinking_budget_tokens = submission.thinking_budget_tokens;
   slot.priority = static_cast<int8_t>(submission.priority);
   slot.has_sampling = submission.has_sampling;
   if (submission.has_sampling) slot.sampling = submission.sampling;
@@ -254,6 +256,20 @@ void Engine::statistics(banter_engine_statistics& out) const {
   out.kv_bytes_used = get(figures.kv_bytes_used);
   out.busy_microseconds = get(figures.busy_ns) / 1000;
   out.events_delayed = get(figures.events_delayed);
+  channels_.metrics.read(now_ns(), out);
+}
+
+Result<void> Engine::trace_start(size_t records) {
+  return channels_.tracer.start(channels_.config.host, records, channels_.signal);
+}
+
+Result<void> Engine::trace_stop(TraceSink sink, void* user_data) {
+  auto ring = channels_.tracer.stop(channels_.signal);
+  if (!ring) return ring.error();
+  if (sink != nullptr && !write_trace(**ring, sink, user_data)) {
+    return Error{BANTER_ERROR_IO, "The trace's writer refused a piece of it; the recording is gone."};
+  }
+  return {};
 }
 
 // ---------------------------------------------------------------- objects

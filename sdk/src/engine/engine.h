@@ -57,6 +57,11 @@ class Engine {
   bool wait(uint32_t timeout_ms) { return channels_.events.wait(timeout_ms); }
   void statistics(banter_engine_statistics& out) const;
 
+  // These wait for the step in progress and allocate.
+  Result<void> trace_start(size_t records);
+  /** @param sink  null: the recording is thrown away. Errors: STATE, IO (the sink refused), OUT_OF_MEMORY */
+  Result<void> trace_stop(TraceSink sink, void* user_data);
+
   // These allocate.
   Result<ModelObject*> load(LoadSource source, LoadSettings settings, ModelObject* draft, void* user_data,
                             banter_request_id* out_request);

@@ -239,10 +239,14 @@ void EngineThread::drop_reference(ModelObject& model) {
 
 void EngineThread::update_figures() {
   uint64_t used = 0;
-  for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-    if (model->runner != nullptr) used += model->runner->kv_bytes_used();
+  KvPages pages;
+  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->runner == nullptr) continue;
+    used += model->runner->kv_bytes_used();
+    pages += model->runner->kv_pages();
   }
   channels_.figures.kv_bytes_used.store(used, std::memory_order_relaxed);
+  channels_.metrics.kv_pages(pages);
 }
 
 void EngineThread::destroy_objects() {

@@ -36,6 +36,11 @@ void EngineThread::run() {
 
 bool EngineThread::iterate() {
   channels_.free_spent_blobs();
+  channels_.tracer.adopt([this] {
+    for (const std::unique_ptr<Generation>& generation : generations_) {
+      if (generation != nullptr && generation->terminal == 0) trace_life(channels_, *generation);
+    }
+  });
   take_commands();
   look_for_cancels();
   look_after_loads();
@@ -379,6 +384,7 @@ void EngineThread::finish(Generation& generation) {
     });
     if (!retired) channels_.config.log.write(BANTER_LOG_ERROR, "A reply was not remembered for want of memory.");
   }
+  trace_life(channels_, generation);
   ended_.push_back(&generation);  // never grows: reserved for all slots
   NpcObject* const npc = generation.npc;
   if (npc == nullptr || npc->state == nullptr || npc->state->running != &generation) return;

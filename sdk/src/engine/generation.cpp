@@ -78,37 +78,55 @@ size_t settled_tokens(const Generation& generation) {
   return generation.reply_tokens.size() - std::min(revocable, generation.reply_tokens.size());
 }
 
+/** The tokens of a thought are as hidden as its text. */
+bool tells(const Generation& generation, size_t token) {
+  return (generation.flags & BANTER_REQUEST_REPORT_THOUGHT) != 0 || !generation.reply ||
+         !generation.reply->is_hidden(token);
+}
+
+/** Copies up to `room` tokens that may be told, from out_tokens_from on and below `until`, and passes over the others. */
+uint32_t take_tokens(Generation& generation, size_t until, int32_t* to, size_t room) {
+  uint32_t count = 0;
+  for (; generation.out_tokens_from < until; ++generation.out_tokens_from) {
+    if (!tells(generation, generation.out_tokens_from)) continue;
+    if (count == room) break;
+    to[count++] = generation.reply_tokens[generation.out_tokens_from];
+  }
+  return count;
+}
+
 bool deliver_text(Channels& channels, Generation& generation) {
   const size_t tokens_until = settled_tokens(generation);
-  size_t sent = 0;
+  dialogue::Outgoing& out = generation.out_text;
   bool room = true;
   for (;;) {
-    const size_t text_left = generation.out_text.size() - sent;
-    const size_t tokens_left = tokens_until - generation.out_tokens_from;
+    const std::string_view rest = out.front();
+    while (generation.out_tokens_from < tokens_until && !tells(generation, generation.out_tokens_from)) {
+      ++generation.out_tokens_from;
+    }
+    size_t tokens_left = 0;
+    for (size_t i = generation.out_tokens_from; i < tokens_until && tokens_left <= kTailTokens; ++i) {
+      tokens_left += tells(generation, i) ? 1 : 0;
+    }
     // Tokens without text wait for the next text or for the end, which carries a few.
-    if (text_left == 0 && (generation.terminal == 0 || tokens_left <= kTailTokens)) break;
-    EventBlock* block = block_for(channels, generation, BANTER_EVENT_TEXT);
+    if (rest.empty() && (generation.terminal == 0 || tokens_left <= kTailTokens)) break;
+    EventBlock* block =
+        block_for(channels, generation, out.front_is_thought() ? BANTER_EVENT_THOUGHT : BANTER_EVENT_TEXT);
     if (block == nullptr) {
       room = false;
       break;
     }
-    const std::string_view rest = std::string_view(generation.out_text).substr(sent);
     const size_t bytes = whole_prefix(rest, EventBlock::kDataBytes / 2);
     std::memcpy(block->data, rest.data(), bytes);
     block->data[bytes] = '\0';
     block->text_len = static_cast<uint32_t>(bytes);
     const size_t token_room = (EventBlock::kDataBytes - (bytes + 1 + 3) / 4 * 4) / sizeof(int32_t);
-    const size_t count = std::min(tokens_left, token_room);
-    if (count > 0) {
-      std::memcpy(block->data + (bytes + 1 + 3) / 4 * 4, generation.reply_tokens.data() + generation.out_tokens_from,
-                  count * sizeof(int32_t));
-    }
-    block->token_count = static_cast<uint32_t>(count);
-    generation.out_tokens_from += count;
-    sent += bytes;
+    auto* const tokens = reinterpret_cast<int32_t*>(block->data + (bytes + 1 + 3) / 4 * 4);
+    block->token_count = take_tokens(generation, tokens_until, tokens, token_room);
+    out.drop(bytes);
     channels.events.push(block);
   }
-  generation.out_text.erase(0, sent);
+  out.compact();
   return room;
 }
 
@@ -156,6 +174,12 @@ void write_statistics(const Generation& generation, banter_request_statistics& o
   out.itl_mean_ms = generation.latency.mean_ms();
   out.itl_p50_ms = generation.latency.quantile_ms(0.5);
   out.itl_p99_ms = generation.latency.quantile_ms(0.99);
+  out.prefilled_tokens = generation.progress.prefilled;
+  out.drafted_tokens = generation.drafted_tokens;
+  out.accepted_tokens = generation.accepted_tokens;
+  out.preemptions = generation.preemptions;
+  out.recomputed_tokens = generation.progress.recomputed;
+  if (generation.reply) out.thought_tokens = generation.reply->hidden_tokens();
 }
 
 void deliver_terminal(Channels& channels, Generation& generation) {
@@ -168,12 +192,9 @@ void deliver_terminal(Channels& channels, Generation& generation) {
   std::memcpy(slot.message, generation.message.data(), length);
   slot.message[length] = '\0';
   slot.message_len = static_cast<uint32_t>(length);
-  const size_t tail = generation.reply_tokens.size() - generation.out_tokens_from;
-  slot.tail_token_count = static_cast<uint32_t>(std::min<size_t>(tail, kTailTokens));
-  for (uint32_t i = 0; i < slot.tail_token_count; ++i) {
-    slot.tail_tokens[i] = generation.reply_tokens[generation.out_tokens_from + i];
-  }
+  slot.tail_token_count = take_tokens(generation, generation.reply_tokens.size(), slot.tail_tokens, kTailTokens);
   write_statistics(generation, slot.statistics);
+  channels.metrics.request_ended(generation.progress.started);
   channels.figures.finished.fetch_add(1, std::memory_order_relaxed);
   slot.state.fetch_or(RequestSlot::kEnded, std::memory_order_acq_rel);
   channels.events.push_terminal(generation.slot);
@@ -195,6 +216,7 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   const int32_t own_priority = slot.npc != nullptr ? slot.npc->priority : kDefaultPriority;
   generation->priority = slot.priority == BANTER_PRIORITY_DEFAULT ? own_priority : slot.priority;
   generation->blob = std::move(slot.blob);
+  generation->thinking = slot.thinking;
   generation->submitted_ns = slot.submitted_ns;
   if (slot.deadline_ms != 0) generation->deadline_ns = slot.submitted_ns + uint64_t{slot.deadline_ms} * 1'000'000;
 
@@ -225,6 +247,8 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   options.banned_strings = read_strings(cursor, slot.banned_string_count);
   options.ignore_end = (slot.flags & BANTER_REQUEST_IGNORE_END) != 0;
   options.special_text = (slot.flags & BANTER_REQUEST_SPECIAL_TEXT) != 0;
+  options.report_thought = (slot.flags & BANTER_REQUEST_REPORT_THOUGHT) != 0;
+  options.thought_budget = slot.thinking_budget_tokens;
   return generation;
 }
 
@@ -235,6 +259,43 @@ void end_with(Generation& generation, banter_event_kind kind, banter_result code
   generation.reason = reason;
   generation.message = std::move(message);
   generation.state = Generation::State::kFinished;
+}
+
+void note_rows(Channels& channels, Generation& generation, uint32_t rows, uint64_t from_ns, uint64_t to_ns) {
+  RequestProgress& progress = generation.progress;
+  if (!progress.started) channels.metrics.request_started();
+  const auto end = static_cast<uint32_t>(generation.cache->length());
+  const uint32_t at = end - std::min(end, rows), before = progress.recomputed;
+  progress.computed(at, rows, static_cast<uint32_t>(generation.prompt_tokens));
+  const bool again = progress.recomputed != before;
+  if (again) channels.metrics.recomputed(progress.recomputed - before);
+  // A token at a time is not worth a record: the decode span shows it.
+  if (again || at < generation.prompt_tokens) channels.tracer.chunk(generation.id, from_ns, to_ns, at, rows, again);
+}
+
+void note_preemptions(Channels& channels, Generation& generation) {
+  for (uint32_t& told = generation.progress.preemptions_told; told < generation.preemptions; ++told) {
+    channels.metrics.preempted();
+    channels.tracer.preempted(generation.id);
+  }
+}
+
+void trace_life(Channels& channels, Generation& generation) {
+  note_preemptions(channels, generation);
+  if (!channels.tracer.on()) return;
+  TraceRequest life;
+  life.id = generation.id;
+  life.submitted_ns = generation.submitted_ns;
+  life.started_ns = generation.started_ns;
+  life.first_token_ns = generation.first_token_ns;
+  life.last_token_ns = generation.last_token_ns;
+  life.ended_ns = now_ns();
+  life.terminal = generation.terminal;
+  life.prompt_tokens = static_cast<uint32_t>(generation.prompt_tokens);
+  life.cached_tokens = generation.cached_tokens;
+  life.generated_tokens = static_cast<uint32_t>(generation.reply_tokens.size());
+  life.is_load = generation.kind == RequestKind::kLoad;
+  channels.tracer.request(life);
 }
 
 bool deliver(Channels& channels, Generation& generation) {

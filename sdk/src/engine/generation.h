@@ -13,6 +13,7 @@
 #include "engine/acceptance.h"
 #include "engine/channels.h"
 #include "engine/latency.h"
+#include "engine/metrics.h"
 #include "engine/objects.h"
 #include "kv/page_pool.h"
 #include "sampling/sampler.h"
@@ -30,6 +31,7 @@ struct Generation {
   void* user_data = nullptr;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
+  dialogue::Thinking thinking = dialogue::Thinking::kAuto;
   int32_t priority = 0;
   uint64_t arrival = 0;               // order of submission
   uint64_t deadline_ns = UINT64_MAX;  // by which its first token must be there
@@ -62,7 +64,7 @@ struct Generation {
   uint32_t preemptions = 0;
 
   // On the way to the host.
-  std::string out_text;
+  dialogue::Outgoing out_text;
   std::unique_ptr<Blob> blob;    // of a request to load or save a snapshot
   size_t out_tokens_from = 0;    // reply tokens before this index were sent
   bool trimmed_waiting = false;  // a CONTEXT_TRIMMED event is due
@@ -77,6 +79,7 @@ struct Generation {
 
   uint64_t submitted_ns = 0, started_ns = 0, first_token_ns = 0, last_token_ns = 0;
   uint32_t cached_tokens = 0;
+  RequestProgress progress;
   LatencyHistogram latency;
 
   std::vector<text::TokenId> reply_tokens;  // everything generated, the token that ended it included
@@ -90,6 +93,14 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index);
 /** Marks how the generation ended; deliver() then tells the host. */
 void end_with(Generation& generation, banter_event_kind kind, banter_result code, banter_finish_reason reason,
               std::string message);
+
+/** For metrics and trace: `rows` tokens of the generation were computed in a step that began at `from_ns` and had its logits
+ *  at `to_ns`; its cache has them. */
+void note_rows(Channels& channels, Generation& generation, uint32_t rows, uint64_t from_ns, uint64_t to_ns);
+/** Tells metrics and trace how often its pages were taken for another, where they do not know yet. */
+void note_preemptions(Channels& channels, Generation& generation);
+/** It ended, or the trace does: adds its life to the trace, where one is recorded. */
+void trace_life(Channels& channels, Generation& generation);
 
 /** Sends what is waiting: TRIMMED, PROMPT, TEXT, and, once it ended, the terminal event. False while events are full;
  *  nothing is lost, call again after a poll. True: everything is sent; after the terminal event the slot is the host's. */

@@ -56,6 +56,19 @@ void KvAllocator::count(const Generation& generation) {
   }
 }
 
+KvPages KvAllocator::pages(std::span<Generation* const> running) {
+  begin_step();
+  for (const Generation* generation : running) {
+    if (generation->cache != nullptr) count(*generation);
+  }
+  KvPages pages;
+  pages.total = static_cast<uint64_t>(pool_.total_pages());
+  pages.used = static_cast<uint64_t>(held_);
+  pages.cached = static_cast<uint64_t>(pool_.total_pages() - pool_.free_pages()) - pages.used;
+  pages.swapped = static_cast<uint64_t>(index_.swapped_pages());
+  return pages;
+}
+
 bool KvAllocator::admit(std::span<const Ranked> ranked, size_t at, uint64_t step) {
   Generation& generation = *ranked[at].generation;
   if (!generation.admitted) find_prefix(generation, step);

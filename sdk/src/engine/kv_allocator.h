@@ -51,6 +51,9 @@ class KvAllocator {
   /** For one that waits although it stands in the step's order: what it holds counts. */
   void count(const Generation& generation);
 
+  /** Whose pages they are: of `running`, kept by the index and idle characters, or swapped out. Between steps. */
+  KvPages pages(std::span<Generation* const> running);
+
  private:
   void find_prefix(Generation& generation, uint64_t step);
   bool reclaim();

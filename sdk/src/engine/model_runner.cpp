@@ -52,6 +52,10 @@ uint64_t ModelRunner::kv_bytes_used() const {
   return static_cast<uint64_t>(held) * pool.page_stride();
 }
 
+KvPages ModelRunner::kv_pages() {
+  return allocator_.pages(running_);
+}
+
 size_t ModelRunner::turn_bytes_limit() const {
   // Hardly a token stands for more than 64 bytes, so what is beyond can never be part of a prompt.
   return std::max<size_t>(size_t{1} << 16, static_cast<size_t>(loaded_->context_tokens) * 64);
@@ -99,6 +103,7 @@ Result<void> ModelRunner::prepare(Generation& generation) {
   for (const text::TokenId id : generation.tokens) generation.sampler->accept(id);
 
   const bool chat = generation.kind == RequestKind::kSay;
+  set_thinking(generation);
   auto reply = dialogue::Reply::create(loaded_->model->tokenizer(), chat ? loaded_->format.get() : nullptr,
                                        generation.reply_options);
   if (!reply) return reply.error();
@@ -111,6 +116,19 @@ Result<void> ModelRunner::prepare(Generation& generation) {
   generation.out_text.reserve(256);
   take_cache(generation);
   return {};
+}
+
+void ModelRunner::set_thinking(Generation& generation) {
+  const dialogue::ChatFormat& format = *loaded_->format;
+  dialogue::ReplyOptions& options = generation.reply_options;
+  if (generation.kind == RequestKind::kSay) {
+    options.tags = &format.thinking_tags();
+    options.starts_in_thought = format.opens_thought(generation.tokens);
+  } else if (generation.thinking == dialogue::Thinking::kOn) {
+    options.tags = &format.thinking_tags();
+    options.starts_in_thought =
+        dialogue::ends_in_open_thought(loaded_->model->tokenizer(), *options.tags, generation.tokens);
+  }
 }
 
 Result<void> ModelRunner::make_prompt(Generation& generation) {
@@ -126,7 +144,8 @@ Result<void> ModelRunner::make_prompt(Generation& generation) {
           static_cast<int32_t>(std::min<uint32_t>(generation.max_tokens, static_cast<uint32_t>(limits.reply_reserve)));
     }
     limits.reply_reserve = std::max(limits.reply_reserve, 1);
-    auto prompt = generation.npc->state->conversation.prompt_for(*loaded_->format, limits, generation.text);
+    auto prompt =
+        generation.npc->state->conversation.prompt_for(*loaded_->format, limits, generation.text, generation.thinking);
     if (!prompt) return prompt.error();
     generation.prompt = std::move(*prompt);
     generation.tokens = std::move(generation.prompt.tokens);
@@ -419,6 +438,7 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     const model::Chunk& chunk = batch_.chunks[i];
     generation.served_step = step_;
     if (generation.started_ns == 0) generation.started_ns = started_ns;
+    note_rows(channels_, generation, static_cast<uint32_t>(chunk.tokens.size()), started_ns, now);
     const bool begins = generation.reply_tokens.empty() && chunk.logits != model::LogitRows::kNone;
     loaded_->prefixes->insert(generation.tokens, *generation.cache, step_, begins);
     (generation.reply_tokens.empty() || chunk.tokens.size() > 1 ? prefilled : decoded) += chunk.tokens.size();
@@ -440,6 +460,19 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
   }
   channels_.figures.prefill_tokens.fetch_add(prefilled, std::memory_order_relaxed);
   channels_.figures.decode_tokens.fetch_add(decoded, std::memory_order_relaxed);
+  note_step({started_ns, now_ns(), static_cast<uint32_t>(prefilled), static_cast<uint32_t>(decoded),
+             static_cast<uint32_t>(batch_generations_.size())});
+}
+
+void ModelRunner::note_step(const StepFigures& step) {
+  channels_.metrics.step(step);
+  for (Generation* generation : running_) note_preemptions(channels_, *generation);
+  if (!channels_.tracer.on()) return;
+  const Figures& figures = channels_.figures;
+  const uint64_t active =
+      figures.submitted.load(std::memory_order_relaxed) - figures.finished.load(std::memory_order_relaxed);
+  const uint64_t running = channels_.metrics.requests_running();
+  channels_.tracer.step(step, kv_pages(), active - std::min(active, running), running);
 }
 
 void ModelRunner::next_token(Generation& generation, std::span<float> logits, uint64_t now) {
@@ -460,10 +493,19 @@ void ModelRunner::next_token(Generation& generation, std::span<float> logits, ui
     generation.latency.add(now - generation.last_token_ns);
   }
   generation.last_token_ns = now;
+  append(generation, token);
+  // A thought that has used up its budget is ended by tokens that nobody chose; they are computed with the next step.
+  const std::span<const text::TokenId> forced = reply.forced_tokens();
+  for (size_t i = 0; i < forced.size() && generation.state == Generation::State::kRunning; ++i) {
+    append(generation, forced[i]);
+  }
+}
+
+void ModelRunner::append(Generation& generation, text::TokenId token) {
   generation.sampler->accept(token);
   generation.tokens.push_back(token);
   generation.reply_tokens.push_back(token);
-  act_on(generation, reply.push(token, generation.out_text), false);
+  act_on(generation, generation.reply->push(token, generation.out_text), false);
 }
 
 /** Row i of `logits` tells what comes after the chunk's first i + 1 tokens. Tokens are chosen as ever; as long as each is
@@ -472,6 +514,7 @@ void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chun
                                 uint64_t now) {
   const size_t rows = chunk.tokens.size(), vocabulary = logits.size() / rows;
   const size_t before = generation.reply_tokens.size();
+  const int32_t start = generation.cache->length() - static_cast<int32_t>(rows);
   int32_t right = 0;
   for (size_t i = 0; i < rows; ++i) {
     next_token(generation, logits.subspan(i * vocabulary, vocabulary), now);
@@ -480,11 +523,14 @@ void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chun
     ++right;
   }
   const auto guessed = static_cast<int32_t>(rows) - 1;
+  channels_.metrics.speculated(static_cast<uint32_t>(guessed), static_cast<uint32_t>(right));
   generation.acceptance.learn(guessed, right);
   generation.drafted_tokens += static_cast<uint32_t>(guessed);
   generation.accepted_tokens += static_cast<uint32_t>(right);
   const auto known = static_cast<int32_t>(generation.tokens.size()) - 1;
-  generation.cache->truncate(std::min(generation.cache->length(), known));
+  // Of the chunk's rows those count that were right; what was forced behind them is not computed yet.
+  generation.cache->truncate(std::min({generation.cache->length(), known, start + 1 + right}));
+  generation.progress.truncated(static_cast<uint32_t>(generation.cache->length()));
 }
 
 void ModelRunner::act_on(Generation& generation, const dialogue::Verdict& verdict, bool nothing_to_choose) {
@@ -525,6 +571,7 @@ void ModelRunner::roll_back(Generation& generation, int32_t count) {
   generation.sampler->rollback(static_cast<int32_t>(n));
   // The newest token left is computed once more: its logits choose again.
   generation.cache->truncate(static_cast<int32_t>(generation.tokens.size()) - 1);
+  generation.progress.truncated(static_cast<uint32_t>(generation.cache->length()));
 }
 
 }  // namespace banter::engine

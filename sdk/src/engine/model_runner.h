@@ -48,12 +48,15 @@ class ModelRunner {
   /** The draft model goes: no more guesses by it. */
   void drop_draft();
   uint64_t kv_bytes_used() const;
+  /** Whose pages those of the pool are; idle characters' count as cached. */
+  KvPages kv_pages();
   /** Most bytes of turns that a conversation keeps. */
   size_t turn_bytes_limit() const;
 
  private:
   Result<void> prepare(Generation& generation);
   Result<void> make_prompt(Generation& generation);
+  void set_thinking(Generation& generation);
   void take_cache(Generation& generation);
   int32_t context_of(const Generation& generation) const;
 
@@ -67,7 +70,10 @@ class ModelRunner {
   bool waits_for_twin(const Generation& generation) const;
   void fail_batch(const Error& error);
   void after_step(std::span<float> logits, uint64_t started_ns);
+  void note_step(const StepFigures& step);
   void next_token(Generation& generation, std::span<float> logits, uint64_t now);
+  /** The reply's next token is known, and what it means is done. */
+  void append(Generation& generation, text::TokenId token);
   void act_on(Generation& generation, const dialogue::Verdict& verdict, bool nothing_to_choose);
   void roll_back(Generation& generation, int32_t count);
 

@@ -33,9 +33,11 @@ struct alignas(64) RequestSlot {
   RequestKind kind = RequestKind::kSay;
   bool has_sampling = false;
   int8_t priority = 0;
+  dialogue::Thinking thinking = dialogue::Thinking::kAuto;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
   uint32_t deadline_ms = 0;
+  uint32_t thinking_budget_tokens = 0;
   uint32_t bias_count = 0;
   uint8_t stop_token_count = 0, stop_string_count = 0, banned_string_count = 0;
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "banter/types.h"
+#include "dialogue/thought_splitter.h"
 
 namespace banter::engine {
 
@@ -34,6 +35,8 @@ struct Submission {
   void* user_data = nullptr;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
+  dialogue::Thinking thinking = dialogue::Thinking::kAuto;
+  uint32_t thinking_budget_tokens = 0;
   int32_t priority = BANTER_PRIORITY_DEFAULT;
   uint32_t deadline_ms = 0;  // 0: none
   std::string_view text;

@@ -194,6 +194,7 @@ class ParsedTemplate final : public ChatTemplate {
     interpreter.define(symbol("documents"), Value::none());
     if (input.has_bos) interpreter.define(symbol("bos_token"), rt.text(jinja::sanitize_utf8(input.bos_token)));
     if (input.has_eos) interpreter.define(symbol("eos_token"), rt.text(jinja::sanitize_utf8(input.eos_token)));
+    for (const auto& [name, value] : input.switches) interpreter.define(symbol(name.c_str()), Value::of_bool(value));
     if (input.extra.is_object()) {
       for (const auto& [name, json] : input.extra.items()) {
         Value value;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -28,6 +29,8 @@ struct TemplateInput {
   // would end.
   std::vector<ChatTurn> turns;
   bool add_generation_prompt = true;
+  std::vector<std::pair<std::string, bool>>
+      switches;                         // further variables that are true or false; without JSON, as turns
   Json extra = Json::object();          // further variables: tools, documents, enable_thinking, date_string, …
   std::string bos_token, eos_token;     // trusted
   bool has_bos = true, has_eos = true;  // false = undefined, as for a model without such a token

@@ -9,7 +9,10 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool first_of_text)
     : tokenizer_(&tokenizer), at_start_(first_of_text && tokenizer.vocabulary().drop_leading_space) {}
 
 void StreamDecoder::push(TokenId id, std::string& out) {
-  std::string_view bytes = tokenizer_->token_bytes(id);
+  push_bytes(tokenizer_->token_bytes(id), out);
+}
+
+void StreamDecoder::push_bytes(std::string_view bytes, std::string& out) {
   if (bytes.empty()) return;
   if (at_start_ && bytes.starts_with(' ')) bytes.remove_prefix(1);
   at_start_ = false;

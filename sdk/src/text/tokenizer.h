@@ -64,6 +64,8 @@ class StreamDecoder {
   explicit StreamDecoder(const Tokenizer& tokenizer, bool first_of_text = false);
   /** Appends what became complete with this token to `out`. Bytes that can never form UTF-8 become U+FFFD. */
   void push(TokenId id, std::string& out);
+  /** The same for bytes that do not come from one token. */
+  void push_bytes(std::string_view bytes, std::string& out);
   /** Ends the text: an incomplete tail is dropped (a reply cut by a length limit must not end in U+FFFD). */
   void finish();
 
