@@ -14,8 +14,8 @@ namespace {
 
 constexpr int32_t kTokenStep = 16;  // page_tokens is a multiple of it
 constexpr size_t kStrideAlignment = 64;
-// Padding of a group with full attention counts this much more than that of one with a window, which stops growing.
-constexpr double kFullWeight = 3.0;
+// The conversation whose memory geometry is chosen for: padding matters when they are long.
+constexpr double kLongConversation = 4096;
 // Beyond these no model is served; they keep every product below in 64 bits.
 constexpr int32_t kMaxLayers = 1 << 16, kMaxHeads = 1 << 16, kMaxHeadDim = 1 << 16;
 
@@ -23,27 +23,29 @@ size_t bytes_per_token(const GroupSpec& group) {
   return ops::KvGeometry{group.type, group.layers, group.kv_heads, group.head_dim, kTokenStep}.bytes_per_token();
 }
 
+double held_tokens(const GroupSpec& group) {
+  if (group.window == 0) return kLongConversation;
+  return std::min(kLongConversation, static_cast<double>(group.window) + group.restorable);
+}
+
 size_t round_up(size_t value, size_t step) {
   return (value + step - 1) / step * step;
 }
 
-// Geometry when the pages of group `leader` hold `leader_tokens` tokens, and the weighted share of a slab that is padding
-// then; false when another group's pages would not hold 16 tokens.
+// Geometry when the pages of group `leader` hold `leader_tokens` tokens, and the bytes of slab that a long conversation
+// takes then, on average half of each group's last page unused; false when some group's pages would not hold 16 tokens.
 bool fit(std::span<const GroupSpec> groups, size_t leader, int32_t leader_tokens, std::vector<ops::KvGeometry>& out,
-         double& padding) {
+         double& bytes) {
   const size_t stride = bytes_per_token(groups[leader]) * static_cast<size_t>(leader_tokens);
   constexpr size_t kMostTokens = std::numeric_limits<int32_t>::max() / 2 / kTokenStep * kTokenStep;
-  double lost = 0, weights = 0;
+  bytes = 0;
   out.clear();
   for (const GroupSpec& group : groups) {
     const size_t tokens = std::min(stride / bytes_per_token(group) / kTokenStep * kTokenStep, kMostTokens);
     if (tokens == 0) return false;
     out.push_back({group.type, group.layers, group.kv_heads, group.head_dim, static_cast<int32_t>(tokens)});
-    const double weight = group.window == 0 ? kFullWeight : 1.0;
-    weights += weight;
-    lost += weight * (1.0 - static_cast<double>(out.back().page_bytes()) / static_cast<double>(stride));
+    bytes += static_cast<double>(stride) * (held_tokens(group) / static_cast<double>(tokens) + 0.5);
   }
-  padding = lost / weights;
   return true;
 }
 
@@ -84,21 +86,23 @@ Result<void> check(std::span<const GroupSpec> groups, const ops::Backend& backen
 std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups) {
   // The widest group leads by preference: others' pages then hold more tokens, never fewer than 16. 32 tokens first: long
   // enough runs for attention kernels, on average 16 tokens lost at a sequence's end. Another leader or size only where
-  // that saves real padding.
+  // that saves a long conversation real memory.
   std::vector<size_t> leaders(groups.size());
   std::iota(leaders.begin(), leaders.end(), size_t{0});
   std::stable_sort(leaders.begin(), leaders.end(),
                    [&](size_t a, size_t b) { return bytes_per_token(groups[a]) > bytes_per_token(groups[b]); });
   constexpr int32_t kCandidates[] = {32, 16, 48, 64};
   constexpr double kWorthChanging = 0.02;
+  double needed = 0;
+  for (const GroupSpec& group : groups) needed += held_tokens(group) * static_cast<double>(bytes_per_token(group));
   std::vector<ops::KvGeometry> best, candidate;
-  double best_padding = 0, padding = 0;
+  double best_bytes = 0, bytes = 0;
   for (const size_t leader : leaders) {
     for (const int32_t tokens : kCandidates) {
-      if (!fit(groups, leader, tokens, candidate, padding)) continue;
-      if (best.empty() || padding < best_padding - kWorthChanging) {
+      if (!fit(groups, leader, tokens, candidate, bytes)) continue;
+      if (best.empty() || bytes < best_bytes - kWorthChanging * needed) {
         best = candidate;
-        best_padding = padding;
+        best_bytes = bytes;
       }
     }
   }

@@ -27,9 +27,8 @@ struct GroupSpec {
   int32_t companion = -1;
 };
 
-/** Page geometry for groups so that all pages have the same stride and little of it is padding, least in groups with
- *  full attention, which grow with a conversation: page_tokens is a multiple of 16, at least 16. `groups` as
- *  PagePool::create accepts them. */
+/** Page geometry for groups so that all pages have the same stride and a long conversation loses little of its memory to
+ *  padding: page_tokens is a multiple of 16, at least 16. `groups` as PagePool::create accepts them. */
 std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups);
 
 /** The pool. Used by the engine thread only; statistics getters too. */
