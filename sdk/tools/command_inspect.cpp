@@ -210,8 +210,9 @@ void print_kv(const ModelReport& report) {
     std::printf("\n  %-24llu", static_cast<unsigned long long>(tokens));
     row([&](ops::KvType format) { return kv.sequence_bytes(format, tokens); });
   }
-  std::printf("\n  (whole contexts of int8 and int4 count the newest %d tokens once more, which are kept as f16 beside)\n",
-              ops::kKvRecentWindow);
+  std::printf(
+      "\n  (whole contexts of int8 and int4 count the newest %d tokens once more, which are kept as f16 beside)\n",
+      ops::kKvRecentWindow);
 }
 
 void print_characters(const ModelReport& report, uint64_t budget, uint64_t prefix) {

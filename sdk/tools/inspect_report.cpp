@@ -121,8 +121,8 @@ ModelReport analyse(const formats::Gguf& file) {
   return report;
 }
 
-uint64_t characters_that_fit(const KvReport& kv, ops::KvType format, uint64_t budget, uint64_t weights,
-                             uint64_t tokens, uint64_t prefix) {
+uint64_t characters_that_fit(const KvReport& kv, ops::KvType format, uint64_t budget, uint64_t weights, uint64_t tokens,
+                             uint64_t prefix) {
   const uint64_t fixed = weights + kv.step_buffer_bytes + kv.sequence_bytes(format, prefix);
   const uint64_t each = kv.own_bytes(format, tokens, prefix);
   return budget < fixed || each == 0 ? 0 : (budget - fixed) / each;

@@ -34,9 +34,9 @@ inline constexpr std::array<ops::KvType, ops::kKvTypes> kKvFormats = {
 /** Layers that cache alike. */
 struct KvLayers {
   uint64_t layers = 0;
-  uint64_t window = 0;  // positions that are read; 0 = all
-  uint64_t held = 0;    // positions that are kept where `window` is set: some more, so that replies can be taken back
-  uint64_t bytes = 0;   // of K and V of one token in all these layers
+  uint64_t window = 0;   // positions that are read; 0 = all
+  uint64_t held = 0;     // positions that are kept where `window` is set: some more, so that replies can be taken back
+  uint64_t bytes = 0;    // of K and V of one token in all these layers
   bool is_copy = false;  // the F16 copy of the newest tokens that goes with a quantised group
 };
 
@@ -71,8 +71,8 @@ struct ModelReport {
 ModelReport analyse(const formats::Gguf& file);
 
 /** How many characters fit `budget` bytes beside `weights` and one shared prefix. */
-uint64_t characters_that_fit(const KvReport& kv, ops::KvType format, uint64_t budget, uint64_t weights,
-                             uint64_t tokens, uint64_t prefix);
+uint64_t characters_that_fit(const KvReport& kv, ops::KvType format, uint64_t budget, uint64_t weights, uint64_t tokens,
+                             uint64_t prefix);
 
 /** Context lengths worth showing: 1024, 2048, … up to and with `trained`. */
 std::vector<uint64_t> context_steps(uint64_t trained);

@@ -86,7 +86,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--threads", options.threads, "worker threads; 0: as many as suit the machine")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--kv", options.kv, "how keys and values are kept: f16, bf16, f32, int8, int4; default: as suits the model")
+  app.add_option("--kv", options.kv,
+                 "how keys and values are kept: f16, bf16, f32, int8, int4; default: as suits the model")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "int8", "int4"}));
 }
 

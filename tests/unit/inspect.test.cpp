@@ -113,7 +113,7 @@ TEST(Inspect, QuantisedFormatsKeepTheNewestTokensTwice) {
   EXPECT_EQ(kv.bytes_per_token(kF16), values * 2);
   EXPECT_EQ(kv.bytes_per_token(ops::KvType::kBF16), values * 2);
   EXPECT_EQ(kv.bytes_per_token(ops::KvType::kF32), values * 4);
-  EXPECT_EQ(kv.bytes_per_token(kInt8), values * 34 / 32);              // a half-float scale for 32 values
+  EXPECT_EQ(kv.bytes_per_token(kInt8), values * 34 / 32);             // a half-float scale for 32 values
   EXPECT_EQ(kv.bytes_per_token(ops::KvType::kI4), values * 10 / 16);  // and for 16
   EXPECT_EQ(kv.bytes_per_token(kInt8, true), values * 34 / 32 / 6);
   // Full attention 4096 tokens, windows 512 + 64 and a page; as F16 the newest 128 + 64 tokens and a page of all.

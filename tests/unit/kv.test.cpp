@@ -116,7 +116,7 @@ std::vector<GroupSpec> quantised(ops::KvType type, std::vector<GroupSpec> groups
 
 TEST_F(KvTest, QuantisedGroupsAndCompanionsShareAStride) {
   const std::vector<std::vector<GroupSpec>> models = {
-      {{ops::KvType::kF16, 24, 2, 64, 0, 64}},                                          // Qwen2.5 0.5B
+      {{ops::KvType::kF16, 24, 2, 64, 0, 64}},                                            // Qwen2.5 0.5B
       {{ops::KvType::kF16, 15, 1, 256, 512, 64}, {ops::KvType::kF16, 3, 1, 256, 0, 64}},  // Gemma 3 270M
       {{ops::KvType::kF16, 13, 4, 256, 4096, 64}, {ops::KvType::kF16, 13, 4, 256, 0, 64}},
       {{ops::KvType::kF16, 32, 32, 96, 0, 64}},

@@ -203,7 +203,7 @@ typedef struct banter_model_info {
   uint64_t kv_pool_bytes;
   uint32_t kv_bytes_per_token; /**< Of the layers with full attention. */
   uint32_t has_chat_template;  /**< 1 or 0. */
-  const char* kv_type; /**< How keys and values are kept: "f16", "bf16", "f32", "int8" or "int4". */
+  const char* kv_type;         /**< How keys and values are kept: "f16", "bf16", "f32", "int8" or "int4". */
 } banter_model_info;
 
 /* ------------------------------------------------------------------ sampling */

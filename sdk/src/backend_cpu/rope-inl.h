@@ -33,9 +33,8 @@ static inline void store_vector(const ops::KvPages& kv, const ops::StepSequence&
   const int32_t page = sequence.page_tables[static_cast<size_t>(kv.group)].data()[position / tokens];
   char* region = reinterpret_cast<char*>(kv.slab) + static_cast<size_t>(page) * kv.page_stride +
                  geometry.offset(layer, value, head);
-#define BANTER_STORE(Pages)                                 \
-  value == 0 ? Pages::store_key(region, slot, tokens, dim, x) \
-             : Pages::store_value(region, slot, tokens, dim, x)
+#define BANTER_STORE(Pages) \
+  value == 0 ? Pages::store_key(region, slot, tokens, dim, x) : Pages::store_value(region, slot, tokens, dim, x)
   switch (geometry.type) {
     case ops::KvType::kF16:
       BANTER_STORE(HalfPages);

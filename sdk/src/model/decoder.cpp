@@ -87,7 +87,8 @@ Result<void> Decoder::allocate_buffers(int32_t max_rows, int32_t max_logit_rows)
 Result<void> Decoder::check(const kv::PagePool& pool, const Batch& batch) const {
   size_t groups = 0;
   for (const LayerKind& layer : hp_.layer_kinds) groups = std::max(groups, static_cast<size_t>(layer.kv_group) + 1);
-  for (size_t g = 0, own = groups; g < std::min(own, pool.groups().size()); ++g) groups += pool.groups()[g].companion >= 0;
+  for (size_t g = 0, own = groups; g < std::min(own, pool.groups().size()); ++g)
+    groups += pool.groups()[g].companion >= 0;
   if (pool.groups().size() != groups) return invalid("the KV pool was not made for this model");
   size_t rows = 0, logit_rows = 0;
   for (const Chunk& chunk : batch.chunks) {

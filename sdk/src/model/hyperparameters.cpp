@@ -135,8 +135,8 @@ void assign_kv_groups(MetadataReader& reader, Hyperparameters& hp) {
   }
   if (groups.size() > kMaxWindows) {
     reader.fail(BANTER_ERROR_UNSUPPORTED, "the model's layers have " + std::to_string(groups.size()) +
-                                              " different attention windows; at most " +
-                                              std::to_string(kMaxWindows) + " are supported");
+                                              " different attention windows; at most " + std::to_string(kMaxWindows) +
+                                              " are supported");
   }
 }
 

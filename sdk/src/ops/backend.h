@@ -161,7 +161,7 @@ struct RopeKvParams {
   const Rope* rope = nullptr;  // null: no rotation
   int32_t heads = 0;
   const KvPages* kv = nullptr;
-  int32_t layer = 0;  // within the KV group
+  int32_t layer = 0;                // within the KV group
   const KvPages* recent = nullptr;  // quantised `kv` only: its companion, F16 pages of the same layers and heads
 };
 
