@@ -22,6 +22,7 @@ using namespace banter::tools;
 using banter::Error;
 using banter::Result;
 using banter::formats::Gguf;
+namespace ops = banter::ops;
 using banter::formats::GgufArray;
 using banter::formats::GgufTensor;
 using banter::formats::GgufValue;
@@ -188,23 +189,30 @@ void print_kv(const ModelReport& report) {
   const KvReport& kv = *report.kv;
   std::printf("\nKV cache per sequence (trained context %llu tokens)\n",
               static_cast<unsigned long long>(kv.trained_context));
-  for (const KvLayers& group : kv.groups) {
+  for (const KvLayers& group : kv.of(ops::KvType::kF16)) {
     const std::string reach = group.window == 0 ? "see everything" : "see " + std::to_string(group.window) + " tokens";
     std::printf("  %llu layers %s\n", static_cast<unsigned long long>(group.layers), reach.c_str());
   }
   std::printf("  %-24s", "tokens");
-  for (const KvFormat& format : kKvFormats) std::printf(" %11s", std::string(format.name).c_str());
+  for (const ops::KvType format : kKvFormats) std::printf(" %11s", ops::kv_type_name(format));
+  const auto row = [&](auto&& bytes) {
+    for (const ops::KvType format : kKvFormats) {
+      std::printf(" %11s", kv.supports(format) ? bytes_text(bytes(format)).c_str() : "-");
+    }
+  };
   std::printf("\n  %-24s", kv.has_windows() ? "1 more, windows filling" : "1 more");
-  for (const KvFormat& format : kKvFormats) std::printf(" %11s", bytes_text(kv.bytes_per_token(format)).c_str());
+  row([&](ops::KvType format) { return kv.bytes_per_token(format); });
   if (kv.has_windows()) {
     std::printf("\n  %-24s", "1 more, windows full");
-    for (const KvFormat& f : kKvFormats) std::printf(" %11s", bytes_text(kv.bytes_per_token(f, true)).c_str());
+    row([&](ops::KvType format) { return kv.bytes_per_token(format, true); });
   }
   for (const uint64_t tokens : context_steps(kv.trained_context)) {
     std::printf("\n  %-24llu", static_cast<unsigned long long>(tokens));
-    for (const KvFormat& f : kKvFormats) std::printf(" %11s", bytes_text(kv.sequence_bytes(f, tokens)).c_str());
+    row([&](ops::KvType format) { return kv.sequence_bytes(format, tokens); });
   }
-  std::printf("\n  (int8 and int4 are for planning: this version computes with f16 pages)\n");
+  std::printf(
+      "\n  (whole contexts of int8 and int4 count the newest %d tokens once more, which are kept as f16 beside)\n",
+      ops::kKvRecentWindow);
 }
 
 void print_characters(const ModelReport& report, uint64_t budget, uint64_t prefix) {
@@ -215,13 +223,13 @@ void print_characters(const ModelReport& report, uint64_t budget, uint64_t prefi
       "and the first %llu tokens (persona, world lore) shared by all\n  %-24s",
       bytes_text(budget).c_str(), bytes_text(report.total.bytes).c_str(), bytes_text(kv.step_buffer_bytes).c_str(),
       static_cast<unsigned long long>(prefix), "tokens per character");
-  for (const KvFormat& format : kKvFormats) std::printf(" %11s", std::string(format.name).c_str());
+  for (const ops::KvType format : kKvFormats) std::printf(" %11s", ops::kv_type_name(format));
   for (const uint64_t tokens : context_steps(kv.trained_context)) {
     if (tokens <= prefix) continue;
     std::printf("\n  %-24llu", static_cast<unsigned long long>(tokens));
-    for (const KvFormat& format : kKvFormats) {
-      std::printf(" %11llu", static_cast<unsigned long long>(
-                                 characters_that_fit(kv, format, budget, report.total.bytes, tokens, prefix)));
+    for (const ops::KvType format : kKvFormats) {
+      const uint64_t fit = characters_that_fit(kv, format, budget, report.total.bytes, tokens, prefix);
+      std::printf(" %11s", kv.supports(format) ? std::to_string(fit).c_str() : "-");
     }
   }
   std::printf("\n");
@@ -237,9 +245,11 @@ Json tally_json(const Tally& tally) {
 }
 
 template <class Bytes>
-Json formats_json(Bytes&& bytes) {
+Json formats_json(const KvReport& kv, Bytes&& bytes) {
   Json out = Json::object();
-  for (const KvFormat& format : kKvFormats) out[std::string(format.name)] = bytes(format);
+  for (const ops::KvType format : kKvFormats) {
+    if (kv.supports(format)) out[ops::kv_type_name(format)] = bytes(format);
+  }
   return out;
 }
 
@@ -247,14 +257,14 @@ Json kv_json(const KvReport& kv) {
   Json json;
   json["trained_context"] = kv.trained_context;
   json["groups"] = Json::array();
-  for (const KvLayers& group : kv.groups)
+  for (const KvLayers& group : kv.of(ops::KvType::kF16))
     json["groups"].push_back({{"layers", group.layers}, {"window", group.window}});
-  json["bytes_per_token"] = formats_json([&](const KvFormat& f) { return kv.bytes_per_token(f); });
-  json["bytes_per_token_beyond_windows"] = formats_json([&](const KvFormat& f) { return kv.bytes_per_token(f, true); });
+  json["bytes_per_token"] = formats_json(kv, [&](ops::KvType f) { return kv.bytes_per_token(f); });
+  json["bytes_per_token_beyond_windows"] = formats_json(kv, [&](ops::KvType f) { return kv.bytes_per_token(f, true); });
   json["contexts"] = Json::array();
   for (const uint64_t tokens : context_steps(kv.trained_context)) {
     Json row = {{"tokens", tokens}};
-    row["bytes"] = formats_json([&](const KvFormat& f) { return kv.sequence_bytes(f, tokens); });
+    row["bytes"] = formats_json(kv, [&](ops::KvType f) { return kv.sequence_bytes(f, tokens); });
     json["contexts"].push_back(row);
   }
   return json;
@@ -269,7 +279,7 @@ Json characters_json(const ModelReport& report, uint64_t budget, uint64_t prefix
   for (const uint64_t tokens : context_steps(report.kv->trained_context)) {
     if (tokens <= prefix) continue;
     Json row = {{"tokens", tokens}};
-    row["characters"] = formats_json([&](const KvFormat& format) {
+    row["characters"] = formats_json(*report.kv, [&](ops::KvType format) {
       return characters_that_fit(*report.kv, format, budget, report.total.bytes, tokens, prefix);
     });
     json["contexts"].push_back(row);

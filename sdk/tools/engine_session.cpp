@@ -33,6 +33,9 @@ void add_engine_options(CLI::App& app, EngineOptions& options) {
       ->capture_default_str();
   app.add_option("--trace", options.trace,
                  "write a timeline of steps and requests to this file, for chrome://tracing or Perfetto");
+  app.add_option("--kv", options.kv,
+                 "how keys and values are kept: f16, bf16, f32, int8, int4; default: as suits the model")
+      ->check(CLI::IsMember({"f16", "bf16", "f32", "int8", "int4"}));
   app.add_flag("--verbose,-v", options.verbose, "show the engine's log");
 }
 
@@ -110,6 +113,12 @@ bool EngineSession::open(const EngineOptions& options) {
   model.path = options.model.data();
   model.path_len = options.model.size();
   model.context_tokens = options.context;
+  model.kv_type = options.kv == "f16"    ? BANTER_KV_F16
+                  : options.kv == "bf16" ? BANTER_KV_BF16
+                  : options.kv == "f32"  ? BANTER_KV_F32
+                  : options.kv == "int8" ? BANTER_KV_INT8
+                  : options.kv == "int4" ? BANTER_KV_INT4
+                                         : BANTER_KV_AUTO;
   banter_request_id load = 0;
   if (banter_model_load(engine_, &model, &model_, &load) != BANTER_OK) return report("cannot load the model");
   return wait_for_load(load);

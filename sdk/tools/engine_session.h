@@ -18,6 +18,7 @@ struct EngineOptions {
   std::string backend = "auto";
   int threads = 0;
   uint32_t context = 0;
+  std::string kv;  // "": as suits the model
   bool verbose = false;
   std::string trace;  // file for a timeline; "": none
 };

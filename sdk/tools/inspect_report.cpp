@@ -10,17 +10,14 @@
 namespace banter::tools {
 namespace {
 
-constexpr uint64_t kPageTokens = 16;
+constexpr int32_t kPageTokens = 16;
+constexpr uint64_t kPage = kPageTokens;
 // What the engine's largest usual step needs: 512 rows of prefill, logits for 64 sequences.
 constexpr int32_t kStepRows = 512;
 constexpr int32_t kStepLogits = 64;
 
 uint64_t whole_pages(uint64_t tokens) {
-  return (tokens + kPageTokens - 1) / kPageTokens * kPageTokens;
-}
-
-uint64_t bytes_of(const KvFormat& format, uint64_t elements) {
-  return elements * format.bits_per_32 / 8 / 32;
+  return (tokens + kPage - 1) / kPage * kPage;
 }
 
 void add(Tally& tally, const formats::GgufTensor& tensor) {
@@ -37,13 +34,20 @@ Result<KvReport> analyse_kv(const formats::Gguf& file) {
   KvReport report;
   report.trained_context = static_cast<uint64_t>(hp->trained_context);
   report.step_buffer_bytes = model::decoder_buffer_bytes(*hp, kStepRows, kStepLogits);
-  for (const kv::GroupSpec& group : model::kv_groups(*hp, ops::KvType::kF16)) {
-    KvLayers layers;
-    layers.layers = static_cast<uint64_t>(group.layers);
-    layers.window = static_cast<uint64_t>(group.window);
-    layers.held = group.window == 0 ? 0 : static_cast<uint64_t>(group.window + group.restorable);
-    layers.elements = 2 * layers.layers * static_cast<uint64_t>(group.kv_heads) * static_cast<uint64_t>(group.head_dim);
-    report.groups.push_back(layers);
+  for (const ops::KvType format : kKvFormats) {
+    if (!ops::kv_fits(format, hp->head_dim)) continue;
+    const std::vector<kv::GroupSpec> groups = model::kv_groups(*hp, format);
+    for (const kv::GroupSpec& group : groups) {
+      KvLayers layers;
+      layers.layers = static_cast<uint64_t>(group.layers);
+      layers.window = static_cast<uint64_t>(group.window);
+      layers.held = group.window == 0 ? 0 : static_cast<uint64_t>(group.window + group.restorable);
+      layers.bytes =
+          ops::KvGeometry{group.type, group.layers, group.kv_heads, group.head_dim, kPageTokens}.bytes_per_token();
+      const auto index = static_cast<int32_t>(&group - groups.data());
+      layers.is_copy = std::any_of(groups.begin(), groups.end(), [&](const auto& g) { return g.companion == index; });
+      report.groups[static_cast<size_t>(format)].push_back(layers);
+    }
   }
   return report;
 }
@@ -70,29 +74,28 @@ ModelPart part_of(std::string_view name) {
 }
 
 bool KvReport::has_windows() const {
-  return std::any_of(groups.begin(), groups.end(), [](const KvLayers& group) { return group.window != 0; });
+  const std::vector<KvLayers>& layers = of(ops::KvType::kF16);
+  return std::any_of(layers.begin(), layers.end(), [](const KvLayers& group) { return group.window != 0; });
 }
 
-uint64_t KvReport::bytes_per_token(const KvFormat& format, bool beyond_windows) const {
-  uint64_t elements = 0;
-  for (const KvLayers& group : groups) {
-    if (group.window == 0 || !beyond_windows) elements += group.elements;
+uint64_t KvReport::bytes_per_token(ops::KvType format, bool beyond_windows) const {
+  uint64_t bytes = 0;
+  for (const KvLayers& group : of(format)) {
+    if (!group.is_copy && (group.window == 0 || !beyond_windows)) bytes += group.bytes;
   }
-  return bytes_of(format, elements);
+  return bytes;
 }
 
-uint64_t KvReport::sequence_bytes(const KvFormat& format, uint64_t tokens) const {
+uint64_t KvReport::sequence_bytes(ops::KvType format, uint64_t tokens) const {
   return own_bytes(format, tokens, 0);
 }
 
-uint64_t KvReport::own_bytes(const KvFormat& format, uint64_t tokens, uint64_t prefix) const {
-  const uint64_t own =
-      whole_pages(tokens) - std::min(tokens, prefix) / kPageTokens * kPageTokens;  // whole pages are shared
+uint64_t KvReport::own_bytes(ops::KvType format, uint64_t tokens, uint64_t prefix) const {
+  const uint64_t own = whole_pages(tokens) - std::min(tokens, prefix) / kPage * kPage;  // whole pages are shared
   uint64_t bytes = 0;
-  for (const KvLayers& group : groups) {
+  for (const KvLayers& group : of(format)) {
     // A window rarely begins at the edge of a page, so one page more than it fills.
-    const uint64_t kept = group.window == 0 ? own : std::min(own, whole_pages(group.held) + kPageTokens);
-    bytes += bytes_of(format, kept * group.elements);
+    bytes += group.bytes * (group.window == 0 ? own : std::min(own, whole_pages(group.held) + kPage));
   }
   return bytes;
 }
@@ -118,8 +121,8 @@ ModelReport analyse(const formats::Gguf& file) {
   return report;
 }
 
-uint64_t characters_that_fit(const KvReport& kv, const KvFormat& format, uint64_t budget, uint64_t weights,
-                             uint64_t tokens, uint64_t prefix) {
+uint64_t characters_that_fit(const KvReport& kv, ops::KvType format, uint64_t budget, uint64_t weights, uint64_t tokens,
+                             uint64_t prefix) {
   const uint64_t fixed = weights + kv.step_buffer_bytes + kv.sequence_bytes(format, prefix);
   const uint64_t each = kv.own_bytes(format, tokens, prefix);
   return budget < fixed || each == 0 ? 0 : (budget - fixed) / each;

@@ -54,8 +54,11 @@ Result<ModelSession> open(const ModelOptions& options, int32_t context_length) {
     if (shows && percent != shown) std::fprintf(stderr, "\rloading %3d %%", shown = percent);
     return true;
   };
-  Result<std::unique_ptr<model::Model>> loaded = model::Model::load(
-      *file, *session.backend, {.context_length = context_length, .max_logit_rows = kMaxLogitRows}, progress);
+  model::LoadOptions load = {.context_length = context_length, .max_logit_rows = kMaxLogitRows};
+  for (int type = 0; type < ops::kKvTypes; ++type) {
+    if (options.kv == ops::kv_type_name(static_cast<ops::KvType>(type))) load.kv_type = static_cast<ops::KvType>(type);
+  }
+  Result<std::unique_ptr<model::Model>> loaded = model::Model::load(*file, *session.backend, load, progress);
   if (shows && shown >= 0) std::fprintf(stderr, "\r\033[K");
   if (!loaded) return loaded.error();
   session.model = std::move(*loaded);
@@ -83,6 +86,9 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--threads", options.threads, "worker threads; 0: as many as suit the machine")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  app.add_option("--kv", options.kv,
+                 "how keys and values are kept: f16, bf16, f32, int8, int4; default: as suits the model")
+      ->check(CLI::IsMember({"f16", "bf16", "f32", "int8", "int4"}));
 }
 
 std::optional<ModelSession> open_model(const ModelOptions& options, int32_t context_length) {

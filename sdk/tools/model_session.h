@@ -20,6 +20,7 @@ struct ModelOptions {
   std::string model;
   std::string backend = "auto";
   int32_t threads = 0;  // 0: default_thread_count()
+  std::string kv;       // "" or a name of ops::kv_type_name()
 };
 void add_model_options(CLI::App& app, ModelOptions& options);
 

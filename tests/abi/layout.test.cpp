@@ -73,6 +73,8 @@ void configs(Table& table) {
   FIELD(banter_model_config, speculation);
   FIELD(banter_model_config, reserved1);
   FIELD(banter_model_config, draft_model);
+  FIELD(banter_model_config, kv_type);
+  FIELD(banter_model_config, reserved2);
   STRUCT(banter_sampling_config);
   FIELD(banter_sampling_config, struct_size);
   FIELD(banter_sampling_config, flags);
@@ -192,6 +194,7 @@ void results(Table& table) {
   FIELD(banter_model_info, kv_pool_bytes);
   FIELD(banter_model_info, kv_bytes_per_token);
   FIELD(banter_model_info, has_chat_template);
+  FIELD(banter_model_info, kv_type);
   STRUCT(banter_request_statistics);
   FIELD(banter_request_statistics, struct_size);
   FIELD(banter_request_statistics, prompt_tokens);

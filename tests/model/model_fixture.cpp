@@ -126,14 +126,14 @@ Loaded load(const formats::Gguf& file, const std::string& backend, int32_t conte
   Loaded loaded;
   loaded.threads = std::move(*ThreadPool::create({.threads = threads}));
   loaded.backend = create_backend(backend, *loaded.threads);
-  const model::LoadOptions options = {.context_length = context, .max_rows = 512, .max_logit_rows = 512};
+  const model::LoadOptions options = {
+      .context_length = context, .max_rows = 512, .max_logit_rows = 512, .kv_type = type};
   Result<std::unique_ptr<model::Model>> model = model::Model::load(file, *loaded.backend, options, {});
   EXPECT_TRUE(model) << model.error().message;
   if (!model) return loaded;
   loaded.model = std::move(*model);
-  std::vector<kv::GroupSpec> groups = loaded.model->kv_groups();
-  for (kv::GroupSpec& group : groups) group.type = type.value_or(group.type);
-  Result<std::unique_ptr<kv::PagePool>> pool = kv::PagePool::create(*loaded.backend, groups, size_t{64} << 20);
+  Result<std::unique_ptr<kv::PagePool>> pool =
+      kv::PagePool::create(*loaded.backend, loaded.model->kv_groups(), size_t{64} << 20);
   EXPECT_TRUE(pool) << pool.error().message;
   if (pool) loaded.pool = std::move(*pool);
   return loaded;

@@ -165,6 +165,32 @@ TEST(Hyperparameters, AWindowNoContextOutgrowsIsFullAttention) {
   EXPECT_EQ(hp.layer_kinds[0].window, 0);
 }
 
+TEST(Hyperparameters, QuantisedGroupsHaveCompanionsWhereThatSavesMemory) {
+  GgufWriter writer, wide, longer;
+  const std::vector<kv::GroupSpec> short_window =
+      kv_groups(must_read(common(writer.set_u32("gemma2.attention.sliding_window", 128), "gemma2")), ops::KvType::kI8);
+  ASSERT_EQ(short_window.size(), 3u);
+  EXPECT_EQ(short_window[0].type, ops::KvType::kF16);  // 128 tokens: the companion alone would hold as many
+  EXPECT_EQ(short_window[0].companion, -1);
+  EXPECT_EQ(short_window[1].type, ops::KvType::kI8);
+  EXPECT_EQ(short_window[1].companion, 2);
+  EXPECT_EQ(short_window[2].type, ops::KvType::kF16);
+  EXPECT_EQ(short_window[2].window, ops::kKvRecentWindow);
+  EXPECT_EQ(short_window[2].layers, short_window[1].layers);
+  const std::vector<kv::GroupSpec> long_window =
+      kv_groups(must_read(common(longer.set_u32("gemma2.attention.sliding_window", 512), "gemma2")), ops::KvType::kI4);
+  ASSERT_EQ(long_window.size(), 4u);
+  EXPECT_EQ(long_window[0].companion, 2);
+  EXPECT_EQ(long_window[1].companion, 3);
+  EXPECT_EQ(long_window[0].window, 512);
+  for (const ops::KvType type : {ops::KvType::kF16, ops::KvType::kBF16, ops::KvType::kF32}) {
+    for (const kv::GroupSpec& group : kv_groups(must_read(writer), type)) {
+      EXPECT_EQ(group.type, type);
+      EXPECT_EQ(group.companion, -1);
+    }
+  }
+}
+
 TEST(Hyperparameters, PhiChoosesItsFactorsByContext) {
   const std::vector<float> short_factors(8, 2.0f), long_factors(8, 4.0f);
   GgufWriter writer;

@@ -21,9 +21,7 @@ using test::GgufWriter;
 using test::TempFolder;
 
 constexpr uint64_t kPage = 16;
-constexpr KvFormat kF16 = kKvFormats[0];
-constexpr KvFormat kInt8 = kKvFormats[2];
-constexpr KvFormat kInt4 = kKvFormats[3];
+constexpr ops::KvType kF16 = ops::KvType::kF16, kInt8 = ops::KvType::kI8;
 
 /** Gemma 3 in small: six layers, of which the last sees everything and the others 512 tokens; 1 KV head of 64. */
 GgufWriter small_gemma3() {
@@ -89,11 +87,9 @@ TEST(Inspect, PartsFollowTensorNames) {
 
 TEST(Inspect, KvBytesFollowWindowsAndFormats) {
   KvReport kv;
-  kv.groups = {{5, 512, 576, 5 * 2 * 64}, {1, 0, 0, 1 * 2 * 64}};
+  kv.groups[static_cast<size_t>(kF16)] = {{5, 512, 576, 5 * 2 * 64 * 2}, {1, 0, 0, 1 * 2 * 64 * 2}};
   EXPECT_EQ(kv.bytes_per_token(kF16), 6u * 2 * 64 * 2);
   EXPECT_EQ(kv.bytes_per_token(kF16, true), 2u * 64 * 2);
-  EXPECT_EQ(kv.bytes_per_token(kInt8), 6u * 2 * 64 * 34 / 32);  // 32 bytes and a half-float scale
-  EXPECT_EQ(kv.bytes_per_token(kInt4), 6u * 2 * 64 * 20 / 32);  // 16 bytes, scale and minimum
   EXPECT_EQ(kv.sequence_bytes(kF16, 0), 0u);
   EXPECT_EQ(kv.sequence_bytes(kF16, 1), kPage * kv.bytes_per_token(kF16));
   EXPECT_EQ(kv.sequence_bytes(kF16, 256), 256 * kv.bytes_per_token(kF16));
@@ -105,9 +101,28 @@ TEST(Inspect, KvBytesFollowWindowsAndFormats) {
   EXPECT_EQ(kv.own_bytes(kF16, 16, 4096), 0u);
 }
 
+TEST(Inspect, QuantisedFormatsKeepTheNewestTokensTwice) {
+  const GgufWriter writer = small_gemma3();
+  const std::vector<std::byte> bytes = writer.bytes();
+  const Result<formats::Gguf> file = formats::Gguf::open(borrow_memory(bytes, "small"), {});
+  ASSERT_TRUE(file) << file.error().message;
+  const ModelReport report = analyse(*file);
+  ASSERT_TRUE(report.kv) << report.kv_missing;
+  const KvReport& kv = *report.kv;
+  const uint64_t values = 6 * 2 * 64;
+  EXPECT_EQ(kv.bytes_per_token(kF16), values * 2);
+  EXPECT_EQ(kv.bytes_per_token(ops::KvType::kBF16), values * 2);
+  EXPECT_EQ(kv.bytes_per_token(ops::KvType::kF32), values * 4);
+  EXPECT_EQ(kv.bytes_per_token(kInt8), values * 34 / 32);             // a half-float scale for 32 values
+  EXPECT_EQ(kv.bytes_per_token(ops::KvType::kI4), values * 10 / 16);  // and for 16
+  EXPECT_EQ(kv.bytes_per_token(kInt8, true), values * 34 / 32 / 6);
+  // Full attention 4096 tokens, windows 512 + 64 and a page; as F16 the newest 128 + 64 tokens and a page of all.
+  EXPECT_EQ(kv.sequence_bytes(kInt8, 4096), 2 * 64 * 34 / 32 * (4096 + 5 * (576 + kPage)) + values * 2 * (192 + kPage));
+}
+
 TEST(Inspect, CharactersFitWhatIsLeftBesideWeightsAndPrefix) {
   KvReport kv;
-  kv.groups = {{1, 0, 0, 512}};  // 1024 bytes per token in f16
+  kv.groups[static_cast<size_t>(kF16)] = {{1, 0, 0, 1024}};
   kv.step_buffer_bytes = 1000;
   const uint64_t fixed = 5000 + 1000 + 512 * 1024;
   EXPECT_EQ(characters_that_fit(kv, kF16, fixed + 3 * 512 * 1024, 5000, 1024, 512), 3u);

@@ -101,6 +101,85 @@ TEST_F(KvTest, GeometryHasEqualStridesAndLittlePadding) {
   }
 }
 
+/** Groups of a model with quantised pages, each followed by its companion. */
+std::vector<GroupSpec> quantised(ops::KvType type, std::vector<GroupSpec> groups) {
+  for (size_t g = 0, count = groups.size(); g < count; ++g) {
+    GroupSpec companion = groups[g];
+    companion.type = ops::KvType::kF16;
+    companion.window = ops::kKvRecentWindow;
+    groups[g].type = type;
+    groups[g].companion = static_cast<int32_t>(groups.size());
+    groups.push_back(companion);
+  }
+  return groups;
+}
+
+TEST_F(KvTest, QuantisedGroupsAndCompanionsShareAStride) {
+  const std::vector<std::vector<GroupSpec>> models = {
+      {{ops::KvType::kF16, 24, 2, 64, 0, 64}},                                            // Qwen2.5 0.5B
+      {{ops::KvType::kF16, 15, 1, 256, 512, 64}, {ops::KvType::kF16, 3, 1, 256, 0, 64}},  // Gemma 3 270M
+      {{ops::KvType::kF16, 13, 4, 256, 4096, 64}, {ops::KvType::kF16, 13, 4, 256, 0, 64}},
+      {{ops::KvType::kF16, 32, 32, 96, 0, 64}},
+      {{ops::KvType::kF16, 30, 8, 80, 0, 64}},
+  };
+  for (const std::vector<GroupSpec>& model : models)
+    for (const ops::KvType type : {ops::KvType::kI8, ops::KvType::kI4}) {
+      const std::vector<GroupSpec> groups = quantised(type, model);
+      const std::vector<ops::KvGeometry> geometry = plan_geometry(groups);
+      ASSERT_EQ(geometry.size(), groups.size());
+      size_t stride = 0;
+      for (const ops::KvGeometry& g : geometry) stride = std::max(stride, g.page_bytes());
+      for (size_t i = 0; i < groups.size(); ++i) {
+        EXPECT_GE(geometry[i].page_tokens, 16);
+        EXPECT_EQ(geometry[i].page_tokens % 16, 0);
+        EXPECT_LE(geometry[i].page_tokens, 512);
+        const double used = static_cast<double>(geometry[i].page_bytes()) / static_cast<double>(stride);
+        EXPECT_GE(used, 0.78) << ops::kv_type_name(type) << " group " << i << " of " << model[0].layers << " layers";
+        if (i >= model.size() || groups[i].window != 0) continue;
+        // What a token of full attention takes of the slab, padding included.
+        const double half = static_cast<double>(
+            ops::KvGeometry{ops::KvType::kF16, groups[i].layers, groups[i].kv_heads, groups[i].head_dim, 16}
+                .bytes_per_token());
+        EXPECT_LE(static_cast<double>(stride) / geometry[i].page_tokens,
+                  (type == ops::KvType::kI8 ? 0.55 : 0.32) * half)
+            << ops::kv_type_name(type) << " group " << i << " of " << model[0].layers << " layers";
+      }
+      const std::unique_ptr<PagePool> pool = make(groups, 12);
+      for (size_t i = 0; i < model.size(); ++i) {
+        const auto g = static_cast<int32_t>(i);
+        ASSERT_NE(pool->companion_pages(g), nullptr);
+        EXPECT_EQ(pool->companion_pages(g)->group, groups[i].companion);
+        EXPECT_EQ(pool->companion_pages(groups[i].companion), nullptr);
+      }
+    }
+}
+
+TEST_F(KvTest, ACompanionMustFit) {
+  const GroupSpec full = {ops::KvType::kI8, 3, 2, 16, 0, 64, 1};
+  const GroupSpec companion = {ops::KvType::kF16, 3, 2, 16, ops::kKvRecentWindow, 64};
+  const auto code = [&](const GroupSpec& a, const GroupSpec& b) {
+    const Result<std::unique_ptr<PagePool>> pool = PagePool::create(*backend_, {a, b}, 1 << 20);
+    return pool ? BANTER_OK : pool.error().code;
+  };
+  EXPECT_EQ(code(full, companion), BANTER_OK);
+  const auto changed = [](GroupSpec group, auto GroupSpec::*field, auto value) {
+    group.*field = value;
+    return group;
+  };
+  EXPECT_EQ(code(changed(full, &GroupSpec::companion, 2), companion), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(changed(full, &GroupSpec::companion, -2), companion), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(changed(full, &GroupSpec::companion, 0), companion), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(changed(full, &GroupSpec::type, ops::KvType::kF16), companion), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(full, changed(companion, &GroupSpec::type, ops::KvType::kBF16)), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(full, changed(companion, &GroupSpec::layers, 4)), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(full, changed(companion, &GroupSpec::window, 127)), BANTER_ERROR_INVALID_ARGUMENT);
+  const Result<std::unique_ptr<PagePool>> odd =
+      PagePool::create(*backend_, {{ops::KvType::kI4, 3, 2, 24, 0, 64}}, 1 << 20);
+  ASSERT_FALSE(odd);
+  EXPECT_EQ(odd.error().code, BANTER_ERROR_UNSUPPORTED);
+  EXPECT_NE(odd.error().message.find("24 dimensions as int4"), std::string::npos) << odd.error().message;
+}
+
 TEST_F(KvTest, ViewsShareTheSlabAndItsStride) {
   const std::unique_ptr<PagePool> pool = make({kFull, kSliding}, 10);
   EXPECT_EQ(pool->total_pages(), 10);
@@ -122,7 +201,7 @@ TEST_F(KvTest, CreationRefusesWhatCannotWork) {
     return pool ? BANTER_OK : pool.error().code;
   };
   EXPECT_EQ(code({}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(code(std::vector<GroupSpec>(5, kFull), 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code(std::vector<GroupSpec>(9, kFull), 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(code({{ops::KvType::kF16, 0, 2, 16, 0, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(code({{ops::KvType::kF16, 1, -2, 16, 0, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(code({{ops::KvType::kF16, 1, 2, 0, 0, 0}}, 1 << 20), BANTER_ERROR_INVALID_ARGUMENT);

@@ -185,6 +185,17 @@ enum {
   BANTER_SPECULATION_DRAFT = 2 /**< A smaller model of the same vocabulary: banter_model_config::draft_model. */
 };
 
+/** How a model keeps the keys and values of conversations: size against exactness. */
+typedef int32_t banter_kv_type;
+enum {
+  BANTER_KV_AUTO = 0, /**< As suits backend and model: F16, or F32 where all weights are F32. */
+  BANTER_KV_F16 = 1,
+  BANTER_KV_BF16 = 2,
+  BANTER_KV_F32 = 3,
+  BANTER_KV_INT8 = 4, /**< 0.53 of F16's bytes per token; the newest 128 tokens are kept as F16 as well. */
+  BANTER_KV_INT4 = 5  /**< 0.31 of F16's bytes per token, likewise. Small models suffer: measure first. */
+};
+
 /** Where a model comes from and how much it may hold. See banter_model_config_init(). */
 typedef struct banter_model_config {
   uint32_t struct_size;
@@ -206,6 +217,8 @@ typedef struct banter_model_config {
   uint32_t reserved1;             /**< 0. */
   banter_model* draft_model; /**< Of the same engine; only with BANTER_SPECULATION_DRAFT. Speculation begins when it
                                      is ready, and ends when it is released. */
+  banter_kv_type kv_type;   /**< What backend or model cannot do ends the load with FAILED, UNSUPPORTED. */
+  uint32_t reserved2;       /**< 0. */
 } banter_model_config;
 
 /** Bits of banter_model_config::flags. */
@@ -227,6 +240,7 @@ typedef struct banter_model_info {
   uint64_t kv_pool_bytes;
   uint32_t kv_bytes_per_token; /**< Of the layers with full attention. */
   uint32_t has_chat_template;  /**< 1 or 0. */
+  const char* kv_type;         /**< How keys and values are kept: "f16", "bf16", "f32", "int8" or "int4". */
 } banter_model_info;
 
 /* ------------------------------------------------------------------ sampling */

@@ -1,5 +1,7 @@
 // banter_model_…
 #include <cstring>
+#include <iterator>
+#include <optional>
 
 #include "api/arguments.h"
 #include "api/guard.h"
@@ -49,13 +51,24 @@ banter_result read_source(const banter_model_config& c, banter::engine::LoadSour
   return BANTER_OK;
 }
 
+banter_result read_kv_type(banter_kv_type type, std::optional<banter::ops::KvType>& out) noexcept {
+  using banter::ops::KvType;
+  constexpr KvType kTypes[] = {KvType::kF16, KvType::kBF16, KvType::kF32, KvType::kI8, KvType::kI4};
+  static_assert(BANTER_KV_F16 == 1 && BANTER_KV_INT4 == std::size(kTypes));
+  if (type < BANTER_KV_AUTO || type > BANTER_KV_INT4) {
+    return fail(BANTER_ERROR_UNSUPPORTED, "banter_model_config.kv_type is %d; use a BANTER_KV_… constant.", type);
+  }
+  if (type != BANTER_KV_AUTO) out = kTypes[type - 1];
+  return BANTER_OK;
+}
+
 banter_result read_config(const banter_model_config* in, banter::engine::LoadSource& source,
                           banter::engine::LoadSettings& settings, banter_model_config& c) {
   banter_model_config_init(&c);
   if (const banter_result code = banter::api::read_struct("banter_model_config", in, c)) return code;
-  if ((c.flags & ~uint32_t{BANTER_MODEL_NO_PREFIX_SHARING}) != 0 || c.reserved0 != 0) {
+  if ((c.flags & ~uint32_t{BANTER_MODEL_NO_PREFIX_SHARING}) != 0 || c.reserved0 != 0 || c.reserved2 != 0) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
-                "banter_model_config.flags has unknown bits (0x%x), or reserved0 is not 0.", c.flags);
+                "banter_model_config.flags has unknown bits (0x%x), or reserved0 or reserved2 is not 0.", c.flags);
   }
   if (const banter_result code = read_source(c, source)) return code;
   std::string_view chat_template;
@@ -78,6 +91,7 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
                 "banter_model_config.draft_model must be given with BANTER_SPECULATION_DRAFT, and only then.");
   }
   settings.speculation = c.speculation;
+  if (const banter_result code = read_kv_type(c.kv_type, settings.kv_type)) return code;
   settings.chat_template.assign(chat_template);
   settings.context_tokens = static_cast<int32_t>(c.context_tokens);
   settings.kv_budget_bytes = c.kv_budget_bytes;

@@ -1,16 +1,18 @@
 // Attention over the paged cache, prefill and decode alike: the query vectors of some rows of one sequence that share a
 // KV head.
-//   q, out [rows][heads][head_dim] f32;  K pages [head_dim][page_tokens], V pages [page_tokens][head_dim], f16 or f32
-// Bound: decode by memory, rows · kv_len · head_dim · 4 bytes (K and V, once per KV head thanks to query grouping);
+//   q, out [rows][heads][head_dim] f32;  K and V pages: cache-inl.h
+// Bound: decode by memory, rows · kv_len · 2 · kv_vector_bytes (K and V, once per KV head thanks to query grouping);
 // prefill by arithmetic, 4 · queries · kv_len · head_dim flops.
 // Mapping: keys in blocks of 64 at absolute positions (block b = [64 b, 64 b + 64)); a block is widened to float32 in
 // scratch once and used by all queries of the unit. Scores: register tile kQueryTile queries × kKeyVectors vectors of
 // keys, one fused multiply-add chain per score over the dimensions. Values: kQueryTile queries × kKeyVectors vectors of
 // dimensions. Numerics: online softmax in float32 over blocks in rising order. What is done for a query depends on its
 // own position only (blocks lie at absolute positions, keys outside the window weigh exactly 0), so results are
-// bit-equal however rows are grouped into units and calls.
+// bit-equal however rows are grouped into units and calls. Of a quantised cache with a companion (ops/kv_format.h) a
+// block may be read twice: as F16 by the rows that are near, as quantised by those further on.
 
 constexpr int kBlock = kAttentionBlock;
+static_assert(kBlock == ops::kKvRecentBlock, "whole blocks are recent or not");
 #if BANTER_VECTOR_BITS == 512
 constexpr int kQueryTile = 6, kTileVectors = 4;  // 24 accumulators + 4 loads + 1 broadcast of 32 registers
 #elif BANTER_VECTOR_BITS == 256
@@ -29,25 +31,11 @@ struct AttentionScratch {
   const float** q;  // [queries]
 };
 
-static inline Vec load_cached(const uint16_t* p) {
-  return vec_load_half(p);
-}
-static inline Vec load_cached(const float* p) {
-  return vec_load(p);
-}
-static inline float cached_value(uint16_t x) {
-  return half_to_float(x);
-}
-static inline float cached_value(float x) {
-  return x;
-}
-
 /** Widens block `block` of K and V. Positions outside [first, end) become zero: their pages may be gone or unwritten.
  */
-template <class Element>
-static void load_block(const AttentionUnit& unit, int32_t block, int32_t first, int32_t end, int32_t padded,
-                       const AttentionScratch& s) {
-  const ops::KvPages& kv = *unit.params->kv;
+template <class Pages>
+static void load_block(const AttentionUnit& unit, const ops::KvPages& kv, int32_t block, int32_t first, int32_t end,
+                       int32_t padded, const AttentionScratch& s) {
   const ops::KvGeometry& geometry = kv.geometry;
   const int32_t* table = unit.sequence->page_tables[static_cast<size_t>(kv.group)].data();
   const int32_t dim = geometry.head_dim, tokens = geometry.page_tokens;
@@ -64,25 +52,31 @@ static void load_block(const AttentionUnit& unit, int32_t block, int32_t first, 
     }
     const char* page =
         reinterpret_cast<const char*>(kv.slab) + static_cast<size_t>(table[position / tokens]) * kv.page_stride;
-    const Element* k = reinterpret_cast<const Element*>(page + key_offset) + position % tokens;
-    for (int32_t d = 0; d < dim; ++d)
-      for (int32_t i = 0; i < 16; i += kLanes)
-        vec_store(keys + static_cast<size_t>(d) * kBlock + i,
-                  load_cached(k + static_cast<size_t>(d) * static_cast<size_t>(tokens) + i));
-    const Element* v = reinterpret_cast<const Element*>(page + value_offset) +
-                       static_cast<size_t>(position % tokens) * static_cast<size_t>(dim);
+    Pages::load_keys(page + key_offset, position % tokens, tokens, dim, keys);
     for (int32_t t = 0; t < 16; ++t) {
       float* row = values + static_cast<size_t>(t) * static_cast<size_t>(padded);
       if (position + t >= end || position + t < first) {
         memset(row, 0, sizeof(float) * static_cast<size_t>(padded));
         continue;
       }
-      const Element* source = v + static_cast<size_t>(t) * static_cast<size_t>(dim);
-      int32_t d = 0;
-      for (; d + kLanes <= dim; d += kLanes) vec_store(row + d, load_cached(source + d));
-      for (; d < dim; ++d) row[d] = cached_value(source[d]);
-      for (; d < padded; ++d) row[d] = 0.0f;
+      Pages::load_value(page + value_offset, position % tokens + t, tokens, dim, padded, row);
     }
+  }
+}
+
+static void load_pages(const AttentionUnit& unit, const ops::KvPages& kv, int32_t block, int32_t first, int32_t end,
+                       int32_t padded, const AttentionScratch& s) {
+  switch (kv.geometry.type) {
+    case ops::KvType::kF16:
+      return load_block<HalfPages>(unit, kv, block, first, end, padded, s);
+    case ops::KvType::kF32:
+      return load_block<FloatPages>(unit, kv, block, first, end, padded, s);
+    case ops::KvType::kBF16:
+      return load_block<BfloatPages>(unit, kv, block, first, end, padded, s);
+    case ops::KvType::kI8:
+      return load_block<Int8Pages>(unit, kv, block, first, end, padded, s);
+    case ops::KvType::kI4:
+      return load_block<Int4Pages>(unit, kv, block, first, end, padded, s);
   }
 }
 
@@ -186,14 +180,15 @@ static AttentionScratch divide_scratch(float* scratch, int32_t dim, int32_t padd
   return s;
 }
 
-/** One block for all queries of the unit that see some of it. Query i belongs to row i / group. */
+/** One block for the queries of the unit's rows [first_row, end_row) that see some of it. Query i belongs to row
+ *  i / group. */
 static void attend_block(const AttentionUnit& unit, const AttentionScratch& s, int32_t block, int32_t group,
-                         int32_t padded) {
+                         int32_t padded, int32_t first_row, int32_t end_row) {
   const ops::AttentionParams& params = *unit.params;
   const int32_t dim = params.kv->geometry.head_dim, start = block * kBlock;
   const int32_t base = unit.sequence->position + unit.first;
   // Rows before this block see nothing of it, and with a window neither do rows far behind it.
-  int32_t from = start > base ? start - base : 0, to = unit.rows;
+  int32_t from = start - base > first_row ? start - base : first_row, to = end_row;
   if (params.window > 0) {
     const int32_t last =
         start + kBlock - 1 + params.window - 1 - base;  // last row that still sees the block's last key
@@ -269,6 +264,7 @@ static void attention_unit(const AttentionUnit& unit, float* scratch) {
   const ops::AttentionParams& params = *unit.params;
   const int32_t dim = params.kv->geometry.head_dim, group = params.heads / params.kv->geometry.kv_heads;
   const int32_t queries = unit.rows * group, padded = (dim + 15) / 16 * 16;
+  const bool spread = ops::kv_is_quantised(params.kv->geometry.type);
   const AttentionScratch s = divide_scratch(scratch, dim, padded, queries);
   const size_t row_stride = static_cast<size_t>(params.heads) * static_cast<size_t>(dim);
   const size_t first_row = static_cast<size_t>(unit.sequence->first_row + unit.first);
@@ -284,11 +280,19 @@ static void attention_unit(const AttentionUnit& unit, float* scratch) {
   const int32_t oldest =
       params.window > 0 && first_position - params.window + 1 > 0 ? first_position - params.window + 1 : 0;
   for (int32_t block = oldest / kBlock; block * kBlock < end; ++block) {
-    if (params.kv->geometry.type == ops::KvType::kF32)
-      load_block<float>(unit, block, oldest, end, padded, s);
-    else
-      load_block<uint16_t>(unit, block, oldest, end, padded, s);
-    attend_block(unit, s, block, group, padded);
+    int32_t near_rows = 0;  // the first rows, for which the block is recent
+    if (params.recent != nullptr && spread) {
+      const int32_t last_near = (block + 2) * kBlock - first_position;
+      near_rows = last_near < 0 ? 0 : last_near < unit.rows ? last_near : unit.rows;
+    }
+    if (near_rows > 0) {
+      load_pages(unit, *params.recent, block, oldest, end, padded, s);
+      attend_block(unit, s, block, group, padded, 0, near_rows);
+    }
+    if (near_rows < unit.rows) {
+      load_pages(unit, *params.kv, block, oldest, end, padded, s);
+      attend_block(unit, s, block, group, padded, near_rows, unit.rows);
+    }
   }
   for (int32_t i = 0; i < queries; ++i) {
     float* out = params.out + (first_row + static_cast<size_t>(i / group)) * row_stride +
@@ -296,5 +300,6 @@ static void attention_unit(const AttentionUnit& unit, float* scratch) {
     const float inverse = 1.0f / vec_sum(vec_load(s.sums + static_cast<size_t>(i) * 16));
     const float* output = s.outputs + static_cast<size_t>(i) * static_cast<size_t>(padded);
     for (int32_t d = 0; d < dim; ++d) out[d] = output[d] * inverse;
+    if (spread) rotate_for_cache(out, dim);
   }
 }

@@ -22,6 +22,8 @@ namespace rows_avx512 {
 
 #include "backend_cpu/norm-inl.h"
 
+#include "backend_cpu/cache-inl.h"
+
 #include "backend_cpu/rope-inl.h"
 
 #include "backend_cpu/attention-inl.h"

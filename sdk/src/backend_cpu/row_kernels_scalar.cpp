@@ -16,6 +16,8 @@ namespace rows_scalar {
 
 #include "backend_cpu/norm-inl.h"
 
+#include "backend_cpu/cache-inl.h"
+
 #include "backend_cpu/rope-inl.h"
 
 #include "backend_cpu/attention-inl.h"

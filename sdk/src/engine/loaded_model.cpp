@@ -141,6 +141,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const 
   options.context_length = settings.context_tokens;
   options.max_rows = settings.step_tokens;
   options.max_logit_rows = std::min(settings.step_tokens, settings.max_sequences);
+  options.kv_type = settings.kv_type;
   auto model = model::Model::load(*file, *loaded->backend, options, progress);
   if (!model) return model.error();
   loaded->model = std::move(*model);

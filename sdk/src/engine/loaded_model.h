@@ -40,6 +40,7 @@ struct LoadSettings {
   bool share_prefixes = true;
   banter_speculation speculation = BANTER_SPECULATION_NONE;
   std::string chat_template;  // instead of the model's
+  std::optional<ops::KvType> kv_type;  // none: as model::LoadOptions chooses
 };
 
 /** Everything of one model. Its threads are its own, so that loading one model does not hold up another. Made by the

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <string>
 
 namespace banter::kv {
@@ -13,6 +14,8 @@ namespace {
 
 constexpr int32_t kTokenStep = 16;  // page_tokens is a multiple of it
 constexpr size_t kStrideAlignment = 64;
+// The conversation whose memory geometry is chosen for: padding matters when they are long.
+constexpr double kLongConversation = 4096;
 // Beyond these no model is served; they keep every product below in 64 bits.
 constexpr int32_t kMaxLayers = 1 << 16, kMaxHeads = 1 << 16, kMaxHeadDim = 1 << 16;
 
@@ -20,24 +23,38 @@ size_t bytes_per_token(const GroupSpec& group) {
   return ops::KvGeometry{group.type, group.layers, group.kv_heads, group.head_dim, kTokenStep}.bytes_per_token();
 }
 
+double held_tokens(const GroupSpec& group) {
+  if (group.window == 0) return kLongConversation;
+  return std::min(kLongConversation, static_cast<double>(group.window) + group.restorable);
+}
+
 size_t round_up(size_t value, size_t step) {
   return (value + step - 1) / step * step;
 }
 
-// Geometry when the widest group's pages hold `widest_tokens` tokens, and the share of a slab that is padding then,
-// every group counting alike.
-double fit(std::span<const GroupSpec> groups, size_t widest, int32_t widest_tokens, std::vector<ops::KvGeometry>& out) {
-  const size_t stride = widest * static_cast<size_t>(widest_tokens);
-  double padding = 0;
+// Geometry when the pages of group `leader` hold `leader_tokens` tokens, and the bytes of slab that a long conversation
+// takes then, on average half of each group's last page unused; false when some group's pages would not hold 16 tokens.
+bool fit(std::span<const GroupSpec> groups, size_t leader, int32_t leader_tokens, std::vector<ops::KvGeometry>& out,
+         double& bytes) {
+  const size_t stride = bytes_per_token(groups[leader]) * static_cast<size_t>(leader_tokens);
+  constexpr size_t kMostTokens = std::numeric_limits<int32_t>::max() / 2 / kTokenStep * kTokenStep;
+  bytes = 0;
   out.clear();
   for (const GroupSpec& group : groups) {
-    const size_t tokens = stride / bytes_per_token(group) / kTokenStep * kTokenStep;
-    out.push_back({group.type, group.layers, group.kv_heads, group.head_dim,
-                   static_cast<int32_t>(
-                       std::min<size_t>(tokens, std::numeric_limits<int32_t>::max() / 2 / kTokenStep * kTokenStep))});
-    padding += 1.0 - static_cast<double>(out.back().page_bytes()) / static_cast<double>(stride);
+    const size_t tokens = std::min(stride / bytes_per_token(group) / kTokenStep * kTokenStep, kMostTokens);
+    if (tokens == 0) return false;
+    out.push_back({group.type, group.layers, group.kv_heads, group.head_dim, static_cast<int32_t>(tokens)});
+    bytes += static_cast<double>(stride) * (held_tokens(group) / static_cast<double>(tokens) + 0.5);
   }
-  return padding / static_cast<double>(groups.size());
+  return true;
+}
+
+bool is_companion(std::span<const GroupSpec> groups, const GroupSpec& of) {
+  if (of.companion < 0 || static_cast<size_t>(of.companion) >= groups.size()) return false;
+  const GroupSpec& group = groups[static_cast<size_t>(of.companion)];
+  return ops::kv_is_quantised(of.type) && group.type == ops::KvType::kF16 && group.layers == of.layers &&
+         group.kv_heads == of.kv_heads && group.head_dim == of.head_dim &&
+         (group.window == 0 || group.window >= ops::kKvRecentWindow);
 }
 
 Result<void> check(std::span<const GroupSpec> groups, const ops::Backend& backend) {
@@ -52,8 +69,13 @@ Result<void> check(std::span<const GroupSpec> groups, const ops::Backend& backen
     if (!sane || bytes_per_token(group) > (size_t{1} << 32)) {
       return Error{BANTER_ERROR_INVALID_ARGUMENT, "a KV group has impossible layer, head or window counts"};
     }
-    if (!backend.supports(group.type)) {
-      return Error{BANTER_ERROR_UNSUPPORTED, "the " + backend.name() + " backend cannot use this KV page format"};
+    if (!backend.supports(group.type) || !ops::kv_fits(group.type, group.head_dim)) {
+      return Error{BANTER_ERROR_UNSUPPORTED, "the " + backend.name() + " backend cannot keep heads of " +
+                                                 std::to_string(group.head_dim) + " dimensions as " +
+                                                 ops::kv_type_name(group.type) + "; choose f16"};
+    }
+    if (group.companion != -1 && !is_companion(groups, group)) {
+      return Error{BANTER_ERROR_INVALID_ARGUMENT, "a KV group's companion does not hold the same layers as F16"};
     }
   }
   return {};
@@ -62,19 +84,26 @@ Result<void> check(std::span<const GroupSpec> groups, const ops::Backend& backen
 }  // namespace
 
 std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups) {
-  size_t widest = 0;
-  for (const GroupSpec& group : groups) widest = std::max(widest, bytes_per_token(group));
-  // 32 tokens first: long enough runs for attention kernels, on average 16 tokens lost at a sequence's end. Another
-  // size only where it saves real padding.
+  // The widest group leads by preference: others' pages then hold more tokens, never fewer than 16. 32 tokens first: long
+  // enough runs for attention kernels, on average 16 tokens lost at a sequence's end. Another leader or size only where
+  // that saves a long conversation real memory.
+  std::vector<size_t> leaders(groups.size());
+  std::iota(leaders.begin(), leaders.end(), size_t{0});
+  std::stable_sort(leaders.begin(), leaders.end(),
+                   [&](size_t a, size_t b) { return bytes_per_token(groups[a]) > bytes_per_token(groups[b]); });
   constexpr int32_t kCandidates[] = {32, 16, 48, 64};
   constexpr double kWorthChanging = 0.02;
+  double needed = 0;
+  for (const GroupSpec& group : groups) needed += held_tokens(group) * static_cast<double>(bytes_per_token(group));
   std::vector<ops::KvGeometry> best, candidate;
-  double best_padding = 0;
-  for (const int32_t tokens : kCandidates) {
-    const double padding = fit(groups, widest, tokens, candidate);
-    if (best.empty() || padding < best_padding - kWorthChanging) {
-      best = candidate;
-      best_padding = padding;
+  double best_bytes = 0, bytes = 0;
+  for (const size_t leader : leaders) {
+    for (const int32_t tokens : kCandidates) {
+      if (!fit(groups, leader, tokens, candidate, bytes)) continue;
+      if (best.empty() || bytes < best_bytes - kWorthChanging * needed) {
+        best = candidate;
+        best_bytes = bytes;
+      }
     }
   }
   return best;

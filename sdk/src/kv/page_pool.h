@@ -22,17 +22,21 @@ struct GroupSpec {
   /** Positions kept behind the window, so that truncate() can take back this many tokens (a cut stop string, an
    *  interrupted reply's last words) without a new prefill. Ignored when window is 0. */
   int32_t restorable = 64;
+  /** Quantised groups: index of the F16 group of the same layers that holds the newest tokens, a window of at least
+   *  ops::kKvRecentWindow; -1: none, everything is read quantised. */
+  int32_t companion = -1;
 };
 
-/** Page geometry for groups so that all pages have the same stride and little of it is padding: page_tokens is a
- *  multiple of 16, at least 16. `groups` as PagePool::create accepts them. */
+/** Page geometry for groups so that all pages have the same stride and a long conversation loses little of its memory to
+ *  padding: page_tokens is a multiple of 16, at least 16. `groups` as PagePool::create accepts them. */
 std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups);
 
 /** The pool. Used by the engine thread only; statistics getters too. */
 class PagePool {
  public:
   /** Allocates a slab of budget_bytes / stride pages from the backend, which must outlive the pool.
-   *  Errors: INVALID_ARGUMENT (no group, more than ops::kMaxKvGroups, a shape below 1), UNSUPPORTED (page format),
+   *  Errors: INVALID_ARGUMENT (no group, more than ops::kMaxKvGroups, a shape below 1, a companion that does not
+   *  fit), UNSUPPORTED (page format, or a head size that it cannot hold),
    *  OUT_OF_MEMORY, BUDGET_EXCEEDED when not even one page per group fits. */
   static Result<std::unique_ptr<PagePool>> create(ops::Backend& backend, std::vector<GroupSpec> groups,
                                                   size_t budget_bytes);
@@ -57,6 +61,11 @@ class PagePool {
 
   std::span<const GroupSpec> groups() const { return groups_; }
   const ops::KvPages& pages(int32_t group) const { return views_[static_cast<size_t>(group)]; }
+  /** The pages of a group's companion; null where it has none. */
+  const ops::KvPages* companion_pages(int32_t group) const {
+    const int32_t companion = groups_[static_cast<size_t>(group)].companion;
+    return companion < 0 ? nullptr : &views_[static_cast<size_t>(companion)];
+  }
   int32_t total_pages() const { return static_cast<int32_t>(references_.size()); }
   int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
   size_t page_stride() const { return views_[0].page_stride; }

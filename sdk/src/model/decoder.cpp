@@ -87,6 +87,8 @@ Result<void> Decoder::allocate_buffers(int32_t max_rows, int32_t max_logit_rows)
 Result<void> Decoder::check(const kv::PagePool& pool, const Batch& batch) const {
   size_t groups = 0;
   for (const LayerKind& layer : hp_.layer_kinds) groups = std::max(groups, static_cast<size_t>(layer.kv_group) + 1);
+  for (size_t g = 0, own = groups; g < std::min(own, pool.groups().size()); ++g)
+    groups += pool.groups()[g].companion >= 0;
   if (pool.groups().size() != groups) return invalid("the KV pool was not made for this model");
   size_t rows = 0, logit_rows = 0;
   for (const Chunk& chunk : batch.chunks) {
@@ -188,6 +190,7 @@ void Decoder::run_attention(const kv::PagePool& pool, size_t index) {
   const LayerWeights& layer = weights_.layers[index];
   const LayerKind& kind = hp_.layer_kinds[index];
   const ops::KvPages& kv = pool.pages(kind.kv_group);
+  const ops::KvPages* recent = pool.companion_pages(kind.kv_group);
   const ops::LinearTarget qkv[] = {
       {layer.q.get(), layer.q_bias, q_}, {layer.k.get(), layer.k_bias, k_}, {layer.v.get(), layer.v_bias, v_}};
   backend_.linear({.x = hidden_, .rows = static_cast<int32_t>(tokens_.size()), .targets = qkv});
@@ -200,7 +203,8 @@ void Decoder::run_attention(const kv::PagePool& pool, size_t index) {
                     .rope = kind.rope < 0 ? nullptr : ropes_[static_cast<size_t>(kind.rope)].get(),
                     .heads = hp_.heads,
                     .kv = &kv,
-                    .layer = kind.kv_layer});
+                    .layer = kind.kv_layer,
+                    .recent = recent});
   const bool is_last = index + 1 == weights_.layers.size();
   if (is_last && logit_rows_.empty()) return;  // this step only fills the cache
   backend_.attention({.q = q_,
@@ -210,7 +214,8 @@ void Decoder::run_attention(const kv::PagePool& pool, size_t index) {
                       .layer = kind.kv_layer,
                       .window = kind.window,
                       .scale = hp_.attention_scale,
-                      .softcap = hp_.attention_softcap});
+                      .softcap = hp_.attention_softcap,
+                      .recent = recent});
 }
 
 // Output projection and feed-forward of rows [first_row, rows), and the norm in front of what comes next.

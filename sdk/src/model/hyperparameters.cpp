@@ -133,10 +133,10 @@ void assign_kv_groups(MetadataReader& reader, Hyperparameters& hp) {
     layer.kv_group = static_cast<int32_t>(g);
     layer.kv_layer = groups[g].second++;
   }
-  if (groups.size() > ops::kMaxKvGroups) {
+  if (groups.size() > kMaxWindows) {
     reader.fail(BANTER_ERROR_UNSUPPORTED, "the model's layers have " + std::to_string(groups.size()) +
-                                              " different attention windows; at most " +
-                                              std::to_string(ops::kMaxKvGroups) + " are supported");
+                                              " different attention windows; at most " + std::to_string(kMaxWindows) +
+                                              " are supported");
   }
 }
 
@@ -192,6 +192,19 @@ Result<Hyperparameters> read_hyperparameters(const formats::Gguf& file, int32_t 
   return std::move(draft.hp);
 }
 
+namespace {
+
+// The companion keeps its window and what may be restored as F16, whatever the length; only a longer window gains.
+bool gains_by_quantising(const kv::GroupSpec& group, ops::KvType type) {
+  if (group.window == 0) return true;
+  const size_t half = ops::kv_vector_bytes(ops::KvType::kF16, group.head_dim);
+  const size_t held = static_cast<size_t>(group.window + group.restorable);
+  const size_t recent = static_cast<size_t>(ops::kKvRecentWindow + group.restorable);
+  return ops::kv_vector_bytes(type, group.head_dim) * held + half * recent < half * held;
+}
+
+}  // namespace
+
 std::vector<kv::GroupSpec> kv_groups(const Hyperparameters& hp, ops::KvType type) {
   std::vector<kv::GroupSpec> groups;
   for (const LayerKind& layer : hp.layer_kinds) {
@@ -201,7 +214,34 @@ std::vector<kv::GroupSpec> kv_groups(const Hyperparameters& hp, ops::KvType type
     }
     ++groups[static_cast<size_t>(layer.kv_group)].layers;
   }
+  if (!ops::kv_is_quantised(type)) return groups;
+  for (size_t g = 0, count = groups.size(); g < count; ++g) {
+    kv::GroupSpec companion = groups[g];
+    companion.type = ops::KvType::kF16;
+    if (!gains_by_quantising(groups[g], type)) {
+      groups[g] = companion;
+      continue;
+    }
+    companion.window = ops::kKvRecentWindow;
+    groups[g].companion = static_cast<int32_t>(groups.size());
+    groups.push_back(companion);
+  }
   return groups;
+}
+
+Result<void> check_kv_type(const Hyperparameters& hp, const ops::Backend& backend, ops::KvType type) {
+  const std::string name = ops::kv_type_name(type);
+  if (!backend.supports(type)) {
+    return Error{BANTER_ERROR_UNSUPPORTED,
+                 "the " + backend.name() + " backend cannot keep conversations as " + name + "; choose f16"};
+  }
+  if (!ops::kv_fits(type, hp.head_dim)) {
+    return Error{BANTER_ERROR_UNSUPPORTED, "conversations kept as " + name +
+                                               " need attention heads of a multiple of 16 dimensions, and this model's "
+                                               "have " +
+                                               std::to_string(hp.head_dim) + "; choose f16, bf16 or f32"};
+  }
+  return {};
 }
 
 }  // namespace banter::model

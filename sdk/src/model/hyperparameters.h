@@ -49,7 +49,14 @@ inline constexpr int32_t kDefaultContextLimit = 8192;
  *  Errors: UNSUPPORTED_ARCHITECTURE, UNSUPPORTED, CORRUPT, MISSING_TENSOR, INVALID_ARGUMENT (context_length). */
 Result<Hyperparameters> read_hyperparameters(const formats::Gguf& file, int32_t context_length);
 
-/** How the layers cache, in the order of LayerKind::kv_group. */
+/** Different attention windows of one model's layers, each a KV group that may have a companion. */
+inline constexpr int32_t kMaxWindows = ops::kMaxKvGroups / 2;
+
+/** How the layers cache: the groups of LayerKind::kv_group in that order, then the companions of quantised ones. Windows
+ *  so short that a quantised copy with its companion would take more memory than F16 pages stay F16. */
 std::vector<kv::GroupSpec> kv_groups(const Hyperparameters& hp, ops::KvType type);
+
+/** OK when `backend` can keep this model's keys and values as `type`; else UNSUPPORTED, naming what does not go together. */
+Result<void> check_kv_type(const Hyperparameters& hp, const ops::Backend& backend, ops::KvType type);
 
 }  // namespace banter::model

@@ -67,6 +67,9 @@ Result<std::unique_ptr<Model>> Model::load(const formats::Gguf& file, ops::Backe
   impl.hp = std::move(*hp);
   impl.options = options;
   impl.backend = &backend;
+  if (options.kv_type) {
+    if (Result<void> ok = check_kv_type(impl.hp, backend, *options.kv_type); !ok) return ok.error();
+  }
   Result<std::unique_ptr<text::Tokenizer>> tokenizer = load_tokenizer(file, impl.hp);
   if (!tokenizer) return tokenizer.error();
   impl.tokenizer = std::move(*tokenizer);
@@ -125,9 +128,13 @@ ops::Backend& Model::backend() const {
   return *impl_->backend;
 }
 
-std::vector<kv::GroupSpec> Model::kv_groups() const {
+ops::KvType Model::kv_type() const {
+  if (impl_->options.kv_type) return *impl_->options.kv_type;
   const bool keeps_float32 = is_float32(impl_->weights) && impl_->backend->supports(ops::KvType::kF32);
-  return model::kv_groups(impl_->hp, keeps_float32 ? ops::KvType::kF32 : impl_->backend->default_kv_type());
+  return keeps_float32 ? ops::KvType::kF32 : impl_->backend->default_kv_type();
+}
+std::vector<kv::GroupSpec> Model::kv_groups() const {
+  return model::kv_groups(impl_->hp, kv_type());
 }
 
 Result<std::span<float>> Model::forward(const kv::PagePool& pool, const Batch& batch) {

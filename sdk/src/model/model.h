@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct LoadOptions {
   int32_t context_length = 0;   // most tokens of one sequence; 0 = the model's own, at most kDefaultContextLimit
   int32_t max_rows = 512;       // rows of one batch, [1, 65536]
   int32_t max_logit_rows = 64;  // rows of one batch that want logits, [1, max_rows]
+  /** How keys and values are kept; none: F32 where the weights are, else the backend's own. */
+  std::optional<ops::KvType> kv_type;
 };
 
 /** What one token's forward pass multiplies with, and the bytes that occupies on the backend: decode streams all of it. */
@@ -52,8 +55,10 @@ class Model {
   /** Bytes the weights occupy on the backend. */
   size_t weight_bytes() const;
   TokenWork token_work() const;
-  /** How this model's layers cache, for PagePool::create: in the backend's default page format, or in float32 where all
+  /** How keys and values are kept: LoadOptions::kv_type, else the backend's default page format, or float32 where all
    *  weights are float32 and the backend can, because whoever runs such a file wants the exact answer. */
+  ops::KvType kv_type() const;
+  /** How this model's layers cache, for PagePool::create. */
   std::vector<kv::GroupSpec> kv_groups() const;
   ops::Backend& backend() const;
 

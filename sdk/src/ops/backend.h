@@ -25,25 +25,16 @@
 
 #include "base/result.h"
 #include "formats/tensor_type.h"
+#include "ops/kv_format.h"
 
 namespace banter::ops {
 
 using formats::TensorType;
 
-inline constexpr int kMaxKvGroups = 4;
+inline constexpr int kMaxKvGroups = 8;
 
-/** How cached keys and values are stored. */
-enum class KvType : uint8_t {
-  kF16,
-  kF32,  // exact, twice the size: what the reference backend uses unless told otherwise
-};
-
-/** Bytes of one head's K (or V) vector of one token. */
-inline size_t kv_vector_bytes(KvType type, int32_t head_dim) {
-  return static_cast<size_t>(head_dim) * (type == KvType::kF32 ? 4 : 2);
-}
-
-/** What one page of a KV group holds: [layers][K, V][kv_heads][page_tokens][head_dim], tightly packed. */
+/** What one page of a KV group holds: [layers][K, V][kv_heads], each of page_tokens · kv_vector_bytes() bytes, tightly
+ *  packed. How the vectors of a page's tokens (and their scales) stand in these bytes is the backend's own. */
 struct KvGeometry {
   KvType type = KvType::kF16;
   int32_t layers = 0;  // layers of this group
@@ -158,7 +149,8 @@ struct GatedParams {
   Activation activation = Activation::kSilu;
 };
 
-/** Per head: q = rope(norm(q)), k = rope(norm(k)); then k and v go to the cache at each row's position. */
+/** Per head: q = rope(norm(q)), k = rope(norm(k)); then k and v go to the cache at each row's position. With quantised
+ *  pages q, k and v are rotated before (kv_format.h), and k and v go to `recent`, where given, as well. */
 struct RopeKvParams {
   float* q;                       // [rows][heads][head_dim], in place
   const float* k;                 // [rows][kv_heads][head_dim]
@@ -169,11 +161,13 @@ struct RopeKvParams {
   const Rope* rope = nullptr;  // null: no rotation
   int32_t heads = 0;
   const KvPages* kv = nullptr;
-  int32_t layer = 0;  // within the KV group
+  int32_t layer = 0;                // within the KV group
+  const KvPages* recent = nullptr;  // quantised `kv` only: its companion, F16 pages of the same layers and heads
 };
 
 /** out[r][h] = softmax(softcap(scale · q·K)) V over positions (p − window, p] (window 0: [0, p]) of the row's sequence.
- *  Grouped queries: head h reads KV head h / (heads / kv_heads). softcap(x) = c · tanh(x / c), c = 0: off. */
+ *  Grouped queries: head h reads KV head h / (heads / kv_heads). softcap(x) = c · tanh(x / c), c = 0: off.
+ *  With quantised pages q comes rotated, and `out` is rotated back. */
 struct AttentionParams {
   const float* q;  // [rows][heads][head_dim]
   float* out;      // [rows][heads][head_dim]
@@ -183,6 +177,7 @@ struct AttentionParams {
   int32_t window = 0;  // positions visible to a row, itself included; 0 = all
   float scale = 1.0f;
   float softcap = 0.0f;
+  const KvPages* recent = nullptr;  // as in RopeKvParams; keys for which kv_is_recent() holds are read here
 };
 
 /** logits[i] = softcap(W x[row_indices[i]]).  x [rows][dim], logits [row_indices.size()][vocabulary]. */

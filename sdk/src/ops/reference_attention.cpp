@@ -1,18 +1,17 @@
-// The reference backend's rotary embedding, KV cache and attention.
+// The reference backend's rotary embedding and attention.
 #include <cassert>
 #include <cmath>
-#include <cstring>
 
-#include "base/half.h"
 #include "ops/reference_backend.h"
 
 namespace banter::ops {
 
 namespace {
 
-// v = rope(norm(v)) for one head vector, written to `out` (may be v). Sums and angles in float64.
+// v = rope(norm(v)) for one head vector, then with `spread` the rotation of quantised pages, written to `out` (may be v).
+// Sums and angles in float64.
 void norm_and_rotate(const float* v, const float* norm, float epsilon, const RopeSpec* rope, int32_t position,
-                     int32_t head_dim, double* scratch, float* out) {
+                     int32_t head_dim, bool spread, double* scratch, float* out) {
   double scale = 1.0;
   if (norm != nullptr) {
     double sum = 0;
@@ -32,62 +31,18 @@ void norm_and_rotate(const float* v, const float* norm, float epsilon, const Rop
       b = x * sine + y * cosine;
     }
   }
+  if (spread) rotate_hadamard(scratch, head_dim);
   for (int32_t i = 0; i < head_dim; ++i) out[i] = static_cast<float>(scratch[i]);
 }
 
 }  // namespace
-
-std::byte* ReferenceBackend::kv_vector(const KvPages& kv, const StepSequence& sequence, int32_t layer, int value,
-                                       int32_t head, int32_t t) {
-  const KvGeometry& geometry = kv.geometry;
-  const std::span<const int32_t> table = sequence.page_tables[static_cast<size_t>(kv.group)];
-  const size_t index = static_cast<size_t>(t / geometry.page_tokens);
-  if (index >= table.size() || table[index] < 0) {
-    missing_page_.store(true, std::memory_order_relaxed);
-    return nullptr;
-  }
-  return kv.slab + static_cast<size_t>(table[index]) * kv.page_stride + geometry.offset(layer, value, head) +
-         static_cast<size_t>(t % geometry.page_tokens) * kv_vector_bytes(geometry.type, geometry.head_dim);
-}
-
-void ReferenceBackend::store_kv(const KvPages& kv, const StepSequence& sequence, int32_t layer, int value, int32_t head,
-                                int32_t t, const float* vector) {
-  std::byte* target = kv_vector(kv, sequence, layer, value, head, t);
-  if (target == nullptr) return;
-  const int32_t head_dim = kv.geometry.head_dim;
-  if (kv.geometry.type == KvType::kF32) {
-    std::memcpy(target, vector, static_cast<size_t>(head_dim) * sizeof(float));
-    return;
-  }
-  for (int32_t i = 0; i < head_dim; ++i) {
-    const uint16_t half = float_to_half(vector[i]);
-    std::memcpy(target + 2 * i, &half, 2);
-  }
-}
-
-bool ReferenceBackend::load_kv(const KvPages& kv, const StepSequence& sequence, int32_t layer, int value, int32_t head,
-                               int32_t t, double* out) {
-  const std::byte* source = kv_vector(kv, sequence, layer, value, head, t);
-  if (source == nullptr) return false;
-  for (int32_t i = 0; i < kv.geometry.head_dim; ++i) {
-    if (kv.geometry.type == KvType::kF32) {
-      float x;
-      std::memcpy(&x, source + 4 * i, 4);
-      out[i] = x;
-    } else {
-      uint16_t half;
-      std::memcpy(&half, source + 2 * i, 2);
-      out[i] = half_to_float(half);
-    }
-  }
-  return true;
-}
 
 void ReferenceBackend::rope_kv(const RopeKvParams& params) {
   const KvPages& kv = *params.kv;
   const int32_t head_dim = kv.geometry.head_dim, kv_heads = kv.geometry.kv_heads;
   const RopeSpec* rope = params.rope == nullptr ? nullptr : &static_cast<const ReferenceRope*>(params.rope)->spec;
   assert(rope == nullptr || rope->inverse_frequency.size() * 2 <= static_cast<size_t>(head_dim));
+  const bool spread = kv_is_quantised(kv.geometry.type);
   pool_.for_each(step_.rows(), [&](int32_t row, int32_t thread) {
     const StepSequence& sequence = step_.sequences[static_cast<size_t>(sequence_of_row_[static_cast<size_t>(row)])];
     const int32_t position = step_.positions[static_cast<size_t>(row)];
@@ -97,14 +52,22 @@ void ReferenceBackend::rope_kv(const RopeKvParams& params) {
     if (rotated.size() < static_cast<size_t>(head_dim)) rotated.resize(static_cast<size_t>(head_dim));
     for (int32_t h = 0; h < params.heads; ++h) {
       float* q = params.q + (static_cast<size_t>(row) * params.heads + h) * head_dim;
-      norm_and_rotate(q, params.q_norm, params.epsilon, rope, position, head_dim, work.data(), q);
+      norm_and_rotate(q, params.q_norm, params.epsilon, rope, position, head_dim, spread, work.data(), q);
     }
     for (int32_t h = 0; h < kv_heads; ++h) {
       const size_t start = (static_cast<size_t>(row) * kv_heads + h) * head_dim;
-      norm_and_rotate(params.k + start, params.k_norm, params.epsilon, rope, position, head_dim, work.data(),
+      const auto store = [&](int value) {
+        store_kv(kv, sequence, params.layer, value, h, position, rotated.data());
+        if (spread && params.recent != nullptr) {
+          store_kv(*params.recent, sequence, params.layer, value, h, position, rotated.data());
+        }
+      };
+      norm_and_rotate(params.k + start, params.k_norm, params.epsilon, rope, position, head_dim, spread, work.data(),
                       rotated.data());
-      store_kv(kv, sequence, params.layer, 0, h, position, rotated.data());
-      store_kv(kv, sequence, params.layer, 1, h, position, params.v + start);
+      store(0);
+      norm_and_rotate(params.v + start, nullptr, 0.0f, nullptr, position, head_dim, spread, work.data(),
+                      rotated.data());
+      store(1);
     }
   });
 }
@@ -127,8 +90,12 @@ void ReferenceBackend::attend(const AttentionParams& params, const StepSequence&
   double* vector = scores + count;
   double* sum = vector + head_dim;
   double highest = -INFINITY;
+  const bool spread = kv_is_quantised(kv.geometry.type);
+  const auto pages = [&](int32_t key) -> const KvPages& {
+    return spread && params.recent != nullptr && kv_is_recent(key, position) ? *params.recent : kv;
+  };
   for (int32_t i = 0; i < count; ++i) {
-    if (!load_kv(kv, sequence, params.layer, 0, kv_head, first + i, vector)) return;
+    if (!load_kv(pages(first + i), sequence, params.layer, 0, kv_head, first + i, vector)) return;
     double score = 0;
     for (int32_t d = 0; d < head_dim; ++d) score += q[d] * vector[d];
     score *= params.scale;
@@ -139,12 +106,14 @@ void ReferenceBackend::attend(const AttentionParams& params, const StepSequence&
   double total = 0;
   std::fill(sum, sum + head_dim, 0.0);
   for (int32_t i = 0; i < count; ++i) {
-    if (!load_kv(kv, sequence, params.layer, 1, kv_head, first + i, vector)) return;
+    if (!load_kv(pages(first + i), sequence, params.layer, 1, kv_head, first + i, vector)) return;
     const double weight = std::exp(scores[i] - highest);
     total += weight;
     for (int32_t d = 0; d < head_dim; ++d) sum[d] += weight * vector[d];
   }
-  for (int32_t d = 0; d < head_dim; ++d) params.out[start + d] = static_cast<float>(sum[d] / total);
+  for (int32_t d = 0; d < head_dim; ++d) sum[d] /= total;
+  if (spread) rotate_hadamard(sum, head_dim);
+  for (int32_t d = 0; d < head_dim; ++d) params.out[start + d] = static_cast<float>(sum[d]);
 }
 
 void ReferenceBackend::attention(const AttentionParams& params) {

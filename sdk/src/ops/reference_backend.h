@@ -30,6 +30,10 @@ class ReferenceWeight final : public Weight {
   void dequantize_row(int64_t row, float* out) const;
 };
 
+/** x = H x in blocks of kv_rotation_block(head_dim) dimensions, H_ij = (-1)^popcount(i & j) / sqrt(block): orthonormal and
+ *  its own inverse. */
+void rotate_hadamard(double* x, int32_t head_dim);
+
 class ReferenceRope final : public Rope {
  public:
   RopeSpec spec;

@@ -1,0 +1,160 @@
+// Conversations kept in every KV format, through the C ABI: replies that depend on nobody else, also beyond windows, after
+// preemption and after a reply was cut.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "engine/test_host.h"
+
+namespace banter::test {
+namespace {
+
+struct Named {
+  const char* name;
+  banter_kv_type type;
+};
+constexpr Named kTypes[] = {{"f16", BANTER_KV_F16},
+                            {"bf16", BANTER_KV_BF16},
+                            {"f32", BANTER_KV_F32},
+                            {"int8", BANTER_KV_INT8},
+                            {"int4", BANTER_KV_INT4}};
+
+using Replies = std::vector<std::vector<int32_t>>;
+
+constexpr int kCast = 3;
+std::string persona(int i) {
+  return "You are number " + std::to_string(i) + std::string(static_cast<size_t>(150 + 40 * i), '.');
+}
+Ask sampled(int i) {
+  Ask ask(60, kGoOn);
+  ask.sampling.temperature = 0.9f;
+  ask.sampling.seed = static_cast<uint64_t>(i) + 7;
+  ask.config.priority = i;
+  return ask;
+}
+
+/** Three turns of everyone, some 500 tokens each; one by one or all at once. */
+Replies talk(Host& host, banter_model* model, bool together) {
+  std::vector<banter_request_id> requests;
+  Replies replies;
+  for (int i = 0; i < kCast; ++i) {
+    banter_npc* const npc = host.npc(model, persona(i).c_str());
+    for (int turn = 0; turn < 3; ++turn) {
+      requests.push_back(say(npc, "Question " + std::to_string(turn), sampled(i)));
+      if (!together) host.finish(requests.back());
+    }
+  }
+  for (const banter_request_id request : requests) {
+    const Outcome outcome = host.finish(request);
+    EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
+    replies.push_back(outcome.tokens);
+  }
+  return replies;
+}
+
+TEST(KvTypes, RepliesAreThoseOfSoloRuns) {
+  for (const uint32_t window : {0u, 350u}) {
+    TinyModelOptions options;
+    options.window = window;
+    const auto bytes = tiny_model(options);
+    for (const Named& kv : kTypes) {
+      const auto choose = [&](banter_model_config& c) { c.kv_type = kv.type; };
+      Replies expected;
+      uint64_t page_bytes = 0;
+      {
+        Host host;
+        banter_model* const model = host.load(bytes, choose);
+        ASSERT_NE(model, nullptr);
+        expected = talk(host, model, false);
+        banter_model_info info{};
+        info.struct_size = sizeof info;
+        ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+        EXPECT_STREQ(info.kv_type, kv.name);
+        page_bytes = info.kv_pool_bytes;
+      }
+      {
+        Host host([](banter_engine_config& c) { c.thread_count = 2; });
+        EXPECT_EQ(talk(host, host.load(bytes, choose), true), expected) << kv.name << " window " << window;
+      }
+      {
+        // A fifth of the default pool of eight full conversations: they preempt each other.
+        Host host([](banter_engine_config& c) { c.step_tokens = 19; });
+        banter_model* const model = host.load(bytes, [&](banter_model_config& c) {
+          c.kv_type = kv.type;
+          c.kv_budget_bytes = page_bytes / 5;
+        });
+        EXPECT_EQ(talk(host, model, true), expected) << kv.name << " window " << window << " in a small pool";
+      }
+    }
+  }
+}
+
+TEST(KvTypes, ACutReplyGoesOnAsIfItHadNotBeen) {
+  const auto bytes = tiny_model();
+  for (const Named& kv : kTypes) {
+    Host host;
+    banter_model* const model = host.load(bytes, [&](banter_model_config& c) { c.kv_type = kv.type; });
+    banter_npc* const npc = host.npc(model, persona(0).c_str());
+    const Outcome whole = host.finish(say(npc, "Tell me.", Ask(80, kGoOn)));
+    ASSERT_GE(whole.text.size(), 60u);
+    // The same reply, stopped at letters from its middle; tokens behind the stop were computed and are taken back.
+    banter_npc* const cut = host.npc(model, persona(0).c_str());
+    const auto is_letter = [&](size_t i) { return whole.text[i] > ' ' && whole.text[i] < 127; };
+    size_t at = 20;
+    while (at + 2 < whole.text.size() && !(is_letter(at) && is_letter(at + 1))) ++at;
+    ASSERT_LT(at + 2, whole.text.size());
+    const std::string stop = whole.text.substr(at, 2);
+    Ask ask(80, kGoOn);
+    ask.stops = {stop.c_str()};
+    const Outcome stopped = host.finish(say(cut, "Tell me.", ask));
+    ASSERT_EQ(stopped.reason, BANTER_FINISH_STOP_STRING) << kv.name;
+    EXPECT_EQ(whole.text.find(stopped.text), 0u) << kv.name;
+    const Outcome next = host.finish(say(cut, "And then?", Ask(30, kGoOn)));
+    // A character that is told the same conversation computes everything anew.
+    banter_npc* const told = host.npc(model, persona(0).c_str());
+    ASSERT_EQ(banter_npc_add_turn(told, BANTER_ROLE_USER, "Tell me.", BANTER_ZERO_TERMINATED), BANTER_OK);
+    ASSERT_EQ(banter_npc_add_turn(told, BANTER_ROLE_ASSISTANT, stopped.text.c_str(), stopped.text.size()), BANTER_OK);
+    const Outcome fresh = host.finish(say(told, "And then?", Ask(30, kGoOn)));
+    EXPECT_EQ(next.tokens, fresh.tokens) << kv.name;
+  }
+}
+
+TEST(KvTypes, QuantisedConversationsTakeLessMemory) {
+  TinyModelOptions options;
+  options.embedding = 128;
+  const auto bytes = tiny_model(options);
+  Host host;
+  const auto per_token = [&](banter_kv_type type) {
+    banter_model* const model = host.load(bytes, [&](banter_model_config& c) { c.kv_type = type; });
+    banter_model_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+    return info.kv_bytes_per_token;
+  };
+  // 2 layers, K and V of 4 heads of 16 dimensions; heads so small fill half a group of int8.
+  EXPECT_EQ(per_token(BANTER_KV_F16), 2u * 2 * 4 * 32);
+  EXPECT_EQ(per_token(BANTER_KV_BF16), 2u * 2 * 4 * 32);
+  EXPECT_EQ(per_token(BANTER_KV_F32), 2u * 2 * 4 * 64);
+  EXPECT_EQ(per_token(BANTER_KV_INT8), 2u * 2 * 4 * 18);
+  EXPECT_EQ(per_token(BANTER_KV_INT4), 2u * 2 * 4 * 10);
+  EXPECT_EQ(per_token(BANTER_KV_AUTO), 2u * 2 * 4 * 64);  // all weights are F32
+}
+
+TEST(KvTypes, UnknownTypesAreRefused) {
+  const auto bytes = tiny_model();
+  Host host;
+  for (const banter_kv_type type : {-1, 6, 1000}) {
+    banter_model_config config;
+    banter_model_config_init(&config);
+    config.memory = bytes.data();
+    config.memory_bytes = bytes.size();
+    config.kv_type = type;
+    banter_model* model = nullptr;
+    banter_request_id request = 0;
+    EXPECT_EQ(banter_model_load(host.engine, &config, &model, &request), BANTER_ERROR_UNSUPPORTED);
+    EXPECT_NE(std::string(banter_last_error_message()).find("kv_type"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace banter::test

@@ -1,0 +1,112 @@
+// Whole models with every format of KV pages: near the exact logits, and the same bits however tokens arrive.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "model/model_fixture.h"
+
+namespace banter::model {
+namespace {
+
+using ops::KvType;
+
+constexpr int32_t kContext = 700;
+constexpr size_t kVocabulary = 72;
+
+/** A tiny model that sees far; sliding layers, where it has some, see 400 tokens. */
+test::MemoryFile long_model(const std::string& name) {
+  nlohmann::json tiny = test::read_tiny_case(name);
+  tiny["metadata"]["context_length"] = kContext;
+  if (tiny["metadata"].contains("attention.sliding_window")) tiny["metadata"]["attention.sliding_window"] = 400;
+  return test::MemoryFile(test::build_tiny(tiny, formats::TensorType::kF32));
+}
+
+std::vector<int32_t> random_ids(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % kVocabulary);
+  return ids;
+}
+
+class KvTypes : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(KvTypes, LogitsAreNearTheExactOnes) {
+  // gemma2 caps scores, gemma3 norms keys; 200 tokens: the first 64 are read quantised by the last ones.
+  for (const char* tiny : {"llama", "qwen2", "gemma2", "gemma3"}) {
+    const test::MemoryFile file = long_model(tiny);
+    const std::vector<int32_t> ids = random_ids(200, 3);
+    const std::vector<float> exact = test::load(*file.gguf, GetParam(), kContext, KvType::kF32).run(ids);
+    ASSERT_EQ(exact.size(), 200 * kVocabulary);
+    const auto error = [&](KvType type) {
+      const std::vector<float> logits = test::load(*file.gguf, GetParam(), kContext, type).run(ids);
+      return test::relative_rms(std::span(logits).last(64 * kVocabulary), std::span(exact).last(64 * kVocabulary));
+    };
+    EXPECT_LT(error(KvType::kF16), 2e-3) << tiny;
+    EXPECT_LT(error(KvType::kBF16), 1.5e-2) << tiny;
+    const double int8 = error(KvType::kI8), int4 = error(KvType::kI4);
+    EXPECT_LT(int8, 1.5e-2) << tiny;
+    EXPECT_LT(int4, 0.2) << tiny;
+    EXPECT_GT(int4, int8) << tiny;
+  }
+}
+
+TEST_P(KvTypes, ChunksAndTakingBackDoNotChangeABit) {
+  if (GetParam() == "reference") GTEST_SKIP() << "too slow for 600 tokens; tests/ops covers it";
+  for (const char* tiny : {"llama", "gemma3"}) {
+    const test::MemoryFile file = long_model(tiny);
+    const std::vector<int32_t> ids = random_ids(600, 1), wrong = random_ids(40, 2);
+    for (const KvType type : {KvType::kBF16, KvType::kI8, KvType::kI4}) {
+      test::Loaded loaded = test::load(*file.gguf, GetParam(), kContext, type);
+      ASSERT_NE(loaded.pool, nullptr);
+      const std::vector<float> whole = loaded.run(ids);
+      const bool is_slow = GetParam() == "cpu/scalar";
+      for (const int32_t chunk : {1, 37, 256}) {
+        if (is_slow && chunk != 37) continue;
+        const std::vector<float> cut = loaded.run(ids, chunk);
+        ASSERT_EQ(cut.size(), whole.size());
+        EXPECT_EQ(std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float)), 0)
+            << tiny << " " << ops::kv_type_name(type) << " chunk " << chunk;
+      }
+      kv::SequenceCache cache(*loaded.pool, kContext);
+      std::vector<float> last;
+      const auto step = [&](std::span<const int32_t> tokens) {
+        ASSERT_TRUE(cache.reserve(static_cast<int32_t>(tokens.size())));
+        Batch batch;
+        batch.chunks.push_back({&cache, tokens, LogitRows::kLast});
+        const Result<std::span<float>> logits = loaded.model->forward(*loaded.pool, batch);
+        ASSERT_TRUE(logits) << logits.error().message;
+        last.assign(logits->begin(), logits->end());
+      };
+      step(std::span(ids).first(500));
+      step(wrong);
+      ASSERT_EQ(cache.truncate(490), 490) << tiny;
+      for (size_t done = 490; done < 600; done += 10) step(std::span(ids).subspan(done, 10));
+      EXPECT_EQ(std::memcmp(last.data(), whole.data() + 599 * kVocabulary, kVocabulary * sizeof(float)), 0)
+          << tiny << " " << ops::kv_type_name(type);
+    }
+  }
+}
+
+TEST_P(KvTypes, HeadsThatCannotBeTurnedAreRefusedAtLoad) {
+  const test::MemoryFile file(test::build_tiny(test::read_tiny_case("qwen3"), formats::TensorType::kF32));
+  const std::unique_ptr<ThreadPool> threads = std::move(*ThreadPool::create({.threads = 1}));
+  const std::unique_ptr<ops::Backend> backend = test::create_backend(GetParam(), *threads);
+  for (const KvType type : {KvType::kI8, KvType::kI4}) {
+    const auto model = Model::load(*file.gguf, *backend, {.kv_type = type}, {});
+    ASSERT_FALSE(model);
+    EXPECT_EQ(model.error().code, BANTER_ERROR_UNSUPPORTED);
+    EXPECT_NE(model.error().message.find(ops::kv_type_name(type)), std::string::npos) << model.error().message;
+    EXPECT_NE(model.error().message.find("have 24"), std::string::npos) << model.error().message;
+  }
+  const auto bfloat = Model::load(*file.gguf, *backend, {.kv_type = KvType::kBF16}, {});
+  ASSERT_TRUE(bfloat) << bfloat.error().message;
+  EXPECT_EQ((*bfloat)->kv_type(), KvType::kBF16);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KvTypes, ::testing::ValuesIn(test::backend_names()),
+                         [](const auto& info) { return test::test_name(info.param); });
+
+}  // namespace
+}  // namespace banter::model
