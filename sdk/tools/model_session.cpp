@@ -54,7 +54,9 @@ Result<ModelSession> open(const ModelOptions& options, int32_t context_length) {
     if (shows && percent != shown) std::fprintf(stderr, "\rloading %3d %%", shown = percent);
     return true;
   };
-  model::LoadOptions load = {.context_length = context_length, .max_logit_rows = kMaxLogitRows};
+  model::LoadOptions load;
+  load.context_length = context_length;
+  load.max_logit_rows = kMaxLogitRows;
   for (int type = 0; type < ops::kKvTypes; ++type) {
     if (options.kv == ops::kv_type_name(static_cast<ops::KvType>(type))) load.kv_type = static_cast<ops::KvType>(type);
   }

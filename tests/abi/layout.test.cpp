@@ -109,6 +109,8 @@ void configs(Table& table) {
   FIELD(banter_npc_config, reply_reserve_tokens);
   FIELD(banter_npc_config, sampling);
   FIELD(banter_npc_config, user_data);
+  FIELD(banter_npc_config, context_policy);
+  FIELD(banter_npc_config, reserved0);
   STRUCT(banter_request_config);
   FIELD(banter_request_config, struct_size);
   FIELD(banter_request_config, flags);

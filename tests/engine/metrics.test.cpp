@@ -98,8 +98,12 @@ TEST(Metrics, rates_and_shares_of_all_time_and_of_the_last_seconds) {
   // Exactly where a step leaves the window.
   for (uint64_t ms = 16000; ms <= 18000; ms += 50) {
     metrics.read(start + ms * kMs, s);
-    if (ms < 17000 - 1) EXPECT_GT(s.recent_decode_share, 0.0) << ms;
-    if (ms > 17500 + 1) EXPECT_EQ(s.recent_decode_share, 0.0) << ms;
+    if (ms < 17000 - 1) {
+      EXPECT_GT(s.recent_decode_share, 0.0) << ms;
+    }
+    if (ms > 17500 + 1) {
+      EXPECT_EQ(s.recent_decode_share, 0.0) << ms;
+    }
   }
 }
 
@@ -313,8 +317,12 @@ Checked check_trace(const std::string& text) {
     if (phase == "b") {
       const bool outer = name == "request" || name == "load";
       EXPECT_EQ(stack.empty(), outer) << id << " " << name;
-      if (outer) EXPECT_EQ(checked.spans.count(id), 0u) << id << " begins twice";
-      if (name != "prefill" && name != "recompute") EXPECT_EQ(checked.spans[id].count(name), 0u) << name;
+      if (outer) {
+        EXPECT_EQ(checked.spans.count(id), 0u) << id << " begins twice";
+      }
+      if (name != "prefill" && name != "recompute") {
+        EXPECT_EQ(checked.spans[id].count(name), 0u) << name;
+      }
       checked.spans[id].insert(name);
       if (name == "load") ++checked.loads;
       stack.push_back({name, ts});
@@ -392,7 +400,9 @@ TEST(EngineTrace, EveryRequestBeginsAndEndsOnceAndSpansNest) {
   EXPECT_LE(checked.steps, s.steps);
   EXPECT_GT(checked.steps, 60u);
   EXPECT_EQ(checked.counters, checked.steps * 2);
-  if (s.preemptions > 0) EXPECT_NE(trace.json.find("\"preempted\""), std::string::npos);
+  if (s.preemptions > 0) {
+    EXPECT_NE(trace.json.find("\"preempted\""), std::string::npos);
+  }
 }
 
 TEST(EngineTrace, ASmallRingKeepsTheNewest) {
@@ -450,7 +460,9 @@ TEST(EngineTrace, RecordingChangesNoWords) {
   const auto run = [&](bool traced) {
     Host host;
     banter_model* const model = host.load(bytes);
-    if (traced) EXPECT_EQ(banter_engine_trace_start(host.engine, 16), BANTER_OK);
+    if (traced) {
+      EXPECT_EQ(banter_engine_trace_start(host.engine, 16), BANTER_OK);
+    }
     Ask ask(40, kGoOn);
     ask.sampling.temperature = 1;
     return host.finish(say(host.npc(model), "Hello", ask)).tokens;

@@ -217,8 +217,8 @@ typedef struct banter_model_config {
   uint32_t reserved1;             /**< 0. */
   banter_model* draft_model; /**< Of the same engine; only with BANTER_SPECULATION_DRAFT. Speculation begins when it
                                      is ready, and ends when it is released. */
-  banter_kv_type kv_type;   /**< What backend or model cannot do ends the load with FAILED, UNSUPPORTED. */
-  uint32_t reserved2;       /**< 0. */
+  banter_kv_type kv_type;    /**< What backend or model cannot do ends the load with FAILED, UNSUPPORTED. */
+  uint32_t reserved2;        /**< 0. */
 } banter_model_config;
 
 /** Bits of banter_model_config::flags. */
@@ -281,6 +281,19 @@ typedef struct banter_sampling_config {
 typedef int32_t banter_role;
 enum { BANTER_ROLE_SYSTEM = 0, BANTER_ROLE_USER = 1, BANTER_ROLE_ASSISTANT = 2 };
 
+/** What happens when a conversation outgrows its context. In every case the persona and the newest turn stay, room for the
+ *  reply is kept, and a CONTEXT_TRIMMED event tells what went. */
+typedef int32_t banter_context_policy;
+enum {
+  BANTER_CONTEXT_TRIM = 0,      /**< The oldest turns go. */
+  BANTER_CONTEXT_SUMMARIZE = 1, /**< The oldest turns go; the same model sums them up in the background, at the lowest
+                                   priority, and the summary stands behind the persona from the next reply on. That
+                                   reply waits for it where it comes too soon. */
+  BANTER_CONTEXT_SLIDE = 2,     /**< As TRIM; and a reply that reaches the end of the context goes on, without the older
+                                   half of what follows the persona. What stays is computed again. */
+  BANTER_CONTEXT_STOP = 3       /**< Nothing goes: the request fails with BANTER_ERROR_CONTEXT_FULL. */
+};
+
 /** A character. See banter_npc_config_init(). */
 typedef struct banter_npc_config {
   uint32_t struct_size;
@@ -292,6 +305,8 @@ typedef struct banter_npc_config {
                                     context). */
   const banter_sampling_config* sampling; /**< Default for this character's replies; NULL: the library's. */
   void* user_data;                        /**< Comes back in this character's events. */
+  banter_context_policy context_policy;
+  uint32_t reserved0; /**< 0. */
 } banter_npc_config;
 
 /** Whether a model that can reason does so before it speaks. What it thinks is hidden in any case: see
@@ -321,14 +336,15 @@ typedef struct banter_request_config {
   const char* const* banned_strings;
   const int32_t* stop_tokens; /**< Further tokens that end the reply. At most 64. */
   uint32_t stop_token_count;
-  uint32_t reserved0;   /**< 0. */
-  void* user_data;      /**< Comes back in this request's events; NULL: the character's. */
-  uint32_t deadline_ms; /**< The reply must begin within this time of the call, or the request fails with
+  uint32_t reserved0;       /**< 0. */
+  void* user_data;          /**< Comes back in this request's events; NULL: the character's. */
+  uint32_t deadline_ms;     /**< The reply must begin within this time of the call, or the request fails with
                            BANTER_ERROR_DEADLINE: for words that would come too late. Among equals in priority the
                            earliest deadline goes first. 0: none. */
-  uint32_t reserved1;   /**< 0. */
-  banter_thinking thinking;        /**< Whether the model thinks before it speaks. [AUTO] */
-  uint32_t thinking_budget_tokens; /**< Most tokens inside thoughts; then the thought is ended and the model speaks. 0: no
+  uint32_t reserved1;       /**< 0. */
+  banter_thinking thinking; /**< Whether the model thinks before it speaks. [AUTO] */
+  uint32_t
+      thinking_budget_tokens; /**< Most tokens inside thoughts; then the thought is ended and the model speaks. 0: no
                                       limit but max_tokens, which counts thoughts, too. */
 } banter_request_config;
 
@@ -386,7 +402,7 @@ enum {
   BANTER_EVENT_FAILED = 7,    /**< Terminal: code, and text is a sentence for people. */
   BANTER_EVENT_PROMPT = 8,    /**< tokens: the whole prompt; only with BANTER_REQUEST_REPORT_PROMPT. */
   BANTER_EVENT_SNAPSHOT = 9,  /**< Terminal for banter_npc_save(): bytes and statistics are set. */
-  BANTER_EVENT_THOUGHT = 10    /**< text continues the hidden reasoning, as TEXT does speech; never part of TEXT or of the
+  BANTER_EVENT_THOUGHT = 10 /**< text continues the hidden reasoning, as TEXT does speech; never part of TEXT or of the
                                  conversation's turns. Only with BANTER_REQUEST_REPORT_THOUGHT; without it the events'
                                  tokens leave those of thoughts out, too. */
 };

@@ -39,6 +39,14 @@ banter_result BANTER_CALL banter_npc_create(banter_model* handle, const banter_n
             banter::api::read_text("banter_npc_config.persona", c.persona, c.persona_len, settings.persona)) {
       return code;
     }
+    if (c.context_policy < BANTER_CONTEXT_TRIM || c.context_policy > BANTER_CONTEXT_STOP || c.reserved0 != 0) {
+      return fail(
+          BANTER_ERROR_INVALID_ARGUMENT,
+          "banter_npc_config.context_policy is %d; give TRIM (0), SUMMARIZE (1), SLIDE (2) or STOP (3), and 0 as "
+          "reserved0.",
+          c.context_policy);
+    }
+    settings.policy = static_cast<banter::dialogue::ContextPolicy>(c.context_policy);
     settings.context_tokens = c.context_tokens;
     settings.reply_reserve_tokens = c.reply_reserve_tokens;
     settings.user_data = c.user_data != nullptr ? c.user_data : model->user_data;

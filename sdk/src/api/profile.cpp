@@ -31,6 +31,7 @@ banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* handle, c
     settings.examples = read->examples;
     settings.stop_strings = read->stop_strings;
     settings.priority = read->priority;
+    settings.policy = static_cast<banter::dialogue::ContextPolicy>(read->policy);
     settings.context_tokens = read->context_tokens;
     settings.reply_reserve_tokens = read->reply_reserve_tokens;
     settings.user_data = user_data != nullptr ? user_data : model->user_data;

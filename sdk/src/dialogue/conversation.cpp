@@ -6,12 +6,41 @@ namespace banter::dialogue {
 
 using text::TokenId;
 
+namespace {
+
+constexpr std::string_view kSummaryTitle = "What happened before: ";
+constexpr std::string_view kSummaryTask =
+    "Below is the earlier part of a conversation. Sum it up in at most 80 words for the one who answers in it: who was "
+    "met, "
+    "what was asked, told, promised and decided, and every name. Write nothing but the summary, in the language of the "
+    "conversation.\n";
+constexpr size_t kMostSummaryBytes = 2048;
+constexpr size_t kMostUnsummarized = 256;  // turns
+
+const char* speaker(Role role) {
+  return role == Role::kUser ? "User: " : role == Role::kAssistant ? "Answer: " : "Note: ";
+}
+
+/** The longest prefix of at most `limit` bytes that ends between code points. */
+std::string_view whole_prefix(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return text;
+  while (limit > 0 && (static_cast<uint8_t>(text[limit]) & 0xC0) == 0x80) --limit;
+  return text.substr(0, limit);
+}
+
+}  // namespace
+
 Result<std::vector<TokenId>> Conversation::render(const ChatFormat& format, size_t from, std::string_view said,
                                                   Thinking thinking) const {
   std::vector<Turn> turns = examples_;
   turns.insert(turns.end(), turns_.begin() + static_cast<std::ptrdiff_t>(from), turns_.end());
   if (!said.empty()) turns.push_back({Role::kUser, std::string(said)});
-  return format.encode(persona_, turns, thinking);
+  if (summary_.empty()) return format.encode(persona_, turns, thinking);
+  std::string system = persona_;
+  if (!system.empty()) system += "\n\n";
+  system += kSummaryTitle;
+  system += summary_;
+  return format.encode(system, turns, thinking);
 }
 
 size_t Conversation::exchange_at(size_t from) const {
@@ -21,6 +50,19 @@ size_t Conversation::exchange_at(size_t from) const {
 
 Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
                                         Thinking thinking) const {
+  auto prompt = fitted(format, limits, said, thinking);
+  if (!prompt || policy_ != ContextPolicy::kSlide) return prompt;
+  // What a prompt without any turn begins with, too, is persona and examples.
+  const auto bare = render(format, turns_.size(), {}, thinking);
+  if (bare) {
+    const auto parted = std::mismatch(bare->begin(), bare->end(), prompt->tokens.begin(), prompt->tokens.end());
+    prompt->pinned_tokens = static_cast<int32_t>(parted.first - bare->begin());
+  }
+  return prompt;
+}
+
+Result<Prompt> Conversation::fitted(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
+                                    Thinking thinking) const {
   const auto room = static_cast<size_t>(std::max(0, limits.context_tokens - limits.reply_reserve));
   Prompt prompt;
   auto whole = render(format, 0, said, thinking);
@@ -29,6 +71,12 @@ Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextL
   if (whole->size() <= room) {
     prompt.tokens = std::move(*whole);
     return prompt;
+  }
+  if (policy_ == ContextPolicy::kStop) {
+    return Error{BANTER_ERROR_CONTEXT_FULL, "The conversation needs " + std::to_string(whole->size()) +
+                                                " tokens, and the context less the reply reserve holds " +
+                                                std::to_string(room) +
+                                                "; reset it, or choose a policy that drops old turns."};
   }
 
   // The newest turn must stay: what was said, or the last turn when nothing was.
@@ -79,10 +127,7 @@ Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextL
 
 void Conversation::commit(const Prompt& prompt, std::string_view said, std::string_view reply) {
   const uint32_t drop = prompt.dropped_turns - std::min(prompt.dropped_turns, forgotten_turns_);
-  for (uint32_t i = 0; i < drop && !turns_.empty(); ++i) {
-    turn_bytes_ -= turns_.front().text.size();
-    turns_.pop_front();
-  }
+  for (uint32_t i = 0; i < drop && !turns_.empty(); ++i) forget_oldest();
   forgotten_turns_ = 0;
   if (!said.empty()) add(Role::kUser, std::string(said), SIZE_MAX);
   add(Role::kAssistant, std::string(reply), SIZE_MAX);
@@ -93,14 +138,48 @@ void Conversation::add(Role role, std::string text, size_t limit_bytes) {
   turns_.push_back({role, std::move(text)});
   turn_bytes_ += bytes;
   while (turn_bytes_ > limit_bytes && turns_.size() > 1) {
-    turn_bytes_ -= turns_.front().text.size();
-    turns_.pop_front();
+    forget_oldest();
     ++forgotten_turns_;
   }
 }
 
-Conversation Conversation::restored(ConversationState state, size_t limit_bytes) {
-  Conversation conversation(std::move(state.persona), std::move(state.examples));
+void Conversation::forget_oldest() {
+  turn_bytes_ -= turns_.front().text.size();
+  if (policy_ == ContextPolicy::kSummarize) {
+    unsummarized_.push_back(std::move(turns_.front()));
+    if (unsummarized_.size() > kMostUnsummarized) unsummarized_.pop_front();
+  }
+  turns_.pop_front();
+}
+
+std::string Conversation::summary_request(size_t limit_bytes) const {
+  size_t bytes = kSummaryTask.size() + summary_.size() + 64, first = unsummarized_.size();
+  while (first > 0 && bytes + unsummarized_[first - 1].text.size() + 16 <= limit_bytes) {
+    bytes += unsummarized_[--first].text.size() + 16;
+  }
+  std::string text(kSummaryTask);
+  if (!summary_.empty()) {
+    text += "\nBefore that: ";
+    text += summary_;
+  }
+  for (size_t i = first; i < unsummarized_.size(); ++i) {
+    text += '\n';
+    text += speaker(unsummarized_[i].role);
+    text += unsummarized_[i].text;
+  }
+  return text;
+}
+
+void Conversation::set_summary(std::string_view summary) {
+  unsummarized_.clear();
+  while (!summary.empty() && (summary.front() == ' ' || summary.front() == '\n')) summary.remove_prefix(1);
+  while (!summary.empty() && (summary.back() == ' ' || summary.back() == '\n')) summary.remove_suffix(1);
+  if (!summary.empty()) summary_.assign(whole_prefix(summary, kMostSummaryBytes));
+}
+
+Conversation Conversation::restored(ConversationState state, ContextPolicy policy, size_t limit_bytes) {
+  Conversation conversation(std::move(state.persona), std::move(state.examples), policy);
+  conversation.summary_ = std::move(state.summary);
   conversation.forgotten_turns_ = state.forgotten_turns;
   for (Turn& turn : state.turns) conversation.add(turn.role, std::move(turn.text), limit_bytes);
   return conversation;
@@ -110,6 +189,8 @@ void Conversation::reset() {
   turns_.clear();
   turn_bytes_ = 0;
   forgotten_turns_ = 0;
+  summary_.clear();
+  unsummarized_.clear();
 }
 
 }  // namespace banter::dialogue

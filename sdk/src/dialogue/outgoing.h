@@ -34,6 +34,12 @@ class Outgoing {
     sent_ += bytes;
     if (bytes > 0 && (runs_[first_].bytes -= bytes) == 0) ++first_;
   }
+  /** Forgets everything. */
+  void clear() {
+    bytes_.clear();
+    runs_.clear();
+    sent_ = first_ = 0;
+  }
   /** Gives room back after drop(). */
   void compact() {
     bytes_.erase(0, sent_);

@@ -98,6 +98,10 @@ Result<void> read_limits(const schema::NpcProfile& in, const TextBudget& texts, 
                         "is " + std::to_string(out.context_tokens) + "; give 0 for the model's, or at least 16.");
   }
   out.reply_reserve_tokens = in.reply_reserve_tokens();
+  out.policy = static_cast<banter_context_policy>(in.context_policy());
+  if (out.policy < BANTER_CONTEXT_TRIM || out.policy > BANTER_CONTEXT_STOP) {
+    return out_of_range(texts, "context_policy", "is " + std::to_string(out.policy) + "; give 0 to 3.");
+  }
   out.priority = in.priority();
   if (out.priority < 0 || out.priority > kMostPriority) {
     return out_of_range(texts, "priority", "is " + std::to_string(out.priority) + "; give a value in [0, 7].");

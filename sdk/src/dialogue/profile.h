@@ -25,6 +25,7 @@ struct Profile {
   uint32_t context_tokens = 0;
   uint32_t reply_reserve_tokens = 0;
   int32_t priority = 4;
+  banter_context_policy policy = BANTER_CONTEXT_TRIM;
   std::vector<std::string> stop_strings;
 
   Profile() = default;

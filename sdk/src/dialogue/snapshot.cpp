@@ -64,7 +64,8 @@ flatbuffers::Offset<schema::Kv> write_kv(Builder& builder, const SnapshotKv& kv)
 size_t header_bound(const Snapshot& snapshot) {
   constexpr size_t kForTurn = 64, kForAll = 4096;
   const ConversationState& c = snapshot.conversation;
-  size_t bytes = kForAll + c.persona.size() + snapshot.model.name.size() + snapshot.model.architecture.size();
+  size_t bytes =
+      kForAll + c.persona.size() + c.summary.size() + snapshot.model.name.size() + snapshot.model.architecture.size();
   for (const Turn& turn : c.examples) bytes += turn.text.size() + kForTurn;
   for (const Turn& turn : c.turns) bytes += turn.text.size() + kForTurn;
   if (snapshot.kv) bytes += snapshot.kv->tokens.size() * sizeof(int32_t);
@@ -164,6 +165,7 @@ Result<SnapshotBytes> write_snapshot(const Snapshot& snapshot) {
   Builder builder;
   const auto library = write_text(builder, snapshot.library_version);
   const auto persona = write_text(builder, c.persona);
+  const auto summary = write_text(builder, c.summary);
   const Turns examples = write_turns(builder, c.examples);
   const Turns turns = write_turns(builder, c.turns);
   const auto architecture = write_text(builder, snapshot.model.architecture);
@@ -172,9 +174,9 @@ Result<SnapshotBytes> write_snapshot(const Snapshot& snapshot) {
                                                      snapshot.model.vocabulary, snapshot.model.weights);
   flatbuffers::Offset<schema::Kv> kv = 0;
   if (snapshot.kv) kv = write_kv(builder, *snapshot.kv);
-  builder.FinishSizePrefixed(
-      schema::CreateSnapshot(builder, kFormat, library, persona, examples, turns, c.forgotten_turns, fingerprint, kv),
-      schema::SnapshotIdentifier());
+  builder.FinishSizePrefixed(schema::CreateSnapshot(builder, kFormat, library, persona, examples, turns,
+                                                    c.forgotten_turns, fingerprint, kv, summary),
+                             schema::SnapshotIdentifier());
 
   const auto* const header = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   SnapshotBytes out;
@@ -230,6 +232,9 @@ Result<SnapshotRead> read_snapshot(std::span<const std::byte> bytes) {
   const auto persona = texts.take(in.persona(), "persona");
   if (!persona) return persona.error();
   c.persona = *persona;
+  const auto summary = texts.take(in.summary(), "summary");
+  if (!summary) return summary.error();
+  c.summary = *summary;
   c.forgotten_turns = std::min(in.forgotten_turns(), kMostForgotten);
   if (Result<void> read = read_turns(in.examples(), "examples", texts, c.examples); !read) return read.error();
   if (Result<void> read = read_turns(in.turns(), "turns", texts, c.turns); !read) return read.error();

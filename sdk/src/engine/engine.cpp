@@ -340,6 +340,7 @@ Result<NpcObject*> Engine::create_npc(ModelObject& model, const NpcSettings& set
   npc->model = &model;
   npc->context_tokens = settings.context_tokens;
   npc->reply_reserve_tokens = settings.reply_reserve_tokens;
+  npc->policy = settings.policy;
   npc->has_sampling = settings.has_sampling;
   npc->sampling = settings.sampling;
   npc->priority = settings.priority;

@@ -18,6 +18,7 @@ struct NpcSettings {
   std::string_view persona;
   uint32_t context_tokens = 0;
   uint32_t reply_reserve_tokens = 0;
+  dialogue::ContextPolicy policy = dialogue::ContextPolicy::kTrim;
   bool has_sampling = false;
   SamplingSettings sampling;
   std::span<const int32_t> bias_tokens;

@@ -189,7 +189,9 @@ void EngineThread::end_requests(ModelObject& model, banter_event_kind kind, bant
   for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->next_tracked) {
     if (npc->model != &model || npc->state == nullptr) continue;
     std::vector<NpcState::Item> queue = std::exchange(npc->state->queue, {});
+    drop_summary(*npc);
     if (npc->state->running != nullptr) end(*npc->state->running, kind, code, sentence([&] { return message; }));
+    drop_summary(*npc);  // ending that one may have begun another
     for (NpcState::Item& item : queue) {
       if (item.generation != nullptr) {
         end(*item.generation, kind, code, sentence([&] { return message; }));
@@ -259,6 +261,11 @@ void EngineThread::destroy_objects() {
     }
     generation.reset();
   }
+  for (std::unique_ptr<Generation>& job : summaries_) {
+    job->own_cache.reset();
+    job->draft_cache.reset();
+  }
+  summaries_.clear();
   // Objects whose creation was not noticed yet.
   Notice** last = &notices_;
   while (*last != nullptr) last = &(*last)->next;

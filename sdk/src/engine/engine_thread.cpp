@@ -261,7 +261,7 @@ void EngineThread::track(NpcObject& npc) {
 
 Result<NpcState*> EngineThread::state_of(NpcObject& npc) {
   if (npc.state == nullptr) {
-    npc.state = std::make_unique<NpcState>(npc.persona, npc.examples);
+    npc.state = std::make_unique<NpcState>(npc.persona, npc.examples, npc.policy);
     if (npc.model->runner != nullptr) npc.model->runner->remember(npc);
   }
   return npc.state.get();
@@ -279,6 +279,12 @@ void EngineThread::advance(NpcObject& npc) {
   // Turns need no model, but must not overtake the requests before them.
   while (state->running == nullptr && !state->queue.empty()) {
     if (state->queue.front().generation != nullptr && runner == nullptr) break;
+    if (state->summary != nullptr) {
+      // Whoever waits for it lends it its own urgency.
+      const Generation* const next = state->queue.front().generation;
+      if (next != nullptr) state->summary->priority = std::max(state->summary->priority, next->priority);
+      break;
+    }
     NpcState::Item item = std::move(state->queue.front());
     state->queue.erase(state->queue.begin());
     if (item.generation == nullptr) {
@@ -321,6 +327,7 @@ void EngineThread::end_npc(NpcObject& npc) {
         channels_.turn_free.release(item.turn);
       }
     }
+    drop_summary(npc);
     if (npc.model->runner != nullptr) npc.model->runner->forget(npc);
     npc.state.reset();
   }
@@ -375,6 +382,7 @@ void EngineThread::cancel(Generation& generation) {
 }
 
 void EngineThread::finish(Generation& generation) {
+  if (generation.kind == RequestKind::kSummary) return end_summary(generation);
   const auto waits = std::find(waiting_.begin(), waiting_.end(), &generation);
   if (waits != waiting_.end()) waiting_.erase(waits);
   if (generation.kind != RequestKind::kLoad && generation.model->runner != nullptr) {
@@ -389,7 +397,9 @@ void EngineThread::finish(Generation& generation) {
   NpcObject* const npc = generation.npc;
   if (npc == nullptr || npc->state == nullptr || npc->state->running != &generation) return;
   npc->state->running = nullptr;
-  if (!npc->is_destroyed) advance(*npc);
+  if (npc->is_destroyed) return;
+  if (npc->state->conversation.wants_summary()) start_summary(*npc);
+  advance(*npc);
 }
 
 void EngineThread::flush() {
@@ -405,7 +415,13 @@ void EngineThread::flush() {
   if (!ended_.empty()) return;
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner == nullptr) continue;
-    for (Generation* generation : model->runner->running()) (void)deliver(channels_, *generation);
+    for (Generation* generation : model->runner->running()) {
+      if (generation->kind == RequestKind::kSummary) {
+        generation->out_text.clear();
+      } else {
+        (void)deliver(channels_, *generation);
+      }
+    }
   }
 }
 

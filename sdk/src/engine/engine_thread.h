@@ -71,6 +71,10 @@ class EngineThread {
   void advance(NpcObject& npc);
   void apply_turn(NpcObject& npc, NpcState::Item& item);
   void end_npc(NpcObject& npc);
+  // Summaries of what characters' conversations dropped.
+  void start_summary(NpcObject& npc);
+  void end_summary(Generation& job);
+  void drop_summary(NpcObject& npc);
   void drop_reference(NpcObject& npc);
 
   // Generations.
@@ -93,6 +97,7 @@ class EngineThread {
   float progress_told_ = -1;
   std::deque<ModelObject*> load_queue_;
   std::vector<std::unique_ptr<Generation>> generations_;  // by slot
+  std::vector<std::unique_ptr<Generation>> summaries_;    // being written
   std::vector<Generation*> ended_;                        // wait to be told, in order
   std::vector<Generation*> waiting_;                      // completions whose model loads
   ModelObject* models_ = nullptr;                         // all, tracked

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "text/utf8.h"
 
@@ -143,8 +144,8 @@ bool deliver_notes(Channels& channels, Generation& generation) {
   if (generation.trimmed_waiting) {
     EventBlock* block = block_for(channels, generation, BANTER_EVENT_CONTEXT_TRIMMED);
     if (block == nullptr) return false;
-    block->dropped_turns = generation.prompt.dropped_turns;
-    block->dropped_tokens = generation.prompt.dropped_tokens;
+    block->dropped_turns = std::exchange(generation.trimmed_turns, 0);
+    block->dropped_tokens = std::exchange(generation.trimmed_tokens, 0);
     generation.trimmed_waiting = false;
     channels.events.push(block);
   }

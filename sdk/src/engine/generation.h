@@ -28,6 +28,7 @@ struct Generation {
   RequestKind kind = RequestKind::kSay;
   ModelObject* model = nullptr;
   NpcObject* npc = nullptr;
+  NpcObject* summary_of = nullptr;  // kSummary, which nobody outside knows of: no slot, no events
   void* user_data = nullptr;
   uint32_t flags = 0;
   uint32_t max_tokens = 0;
@@ -68,8 +69,9 @@ struct Generation {
   std::unique_ptr<Blob> blob;    // of a request to load or save a snapshot
   size_t out_tokens_from = 0;    // reply tokens before this index were sent
   bool trimmed_waiting = false;  // a CONTEXT_TRIMMED event is due
-  bool prompt_waiting = false;   // a PROMPT event is due
-  bool delayed = false;          // its output has been waiting for a poll
+  uint32_t trimmed_turns = 0, trimmed_tokens = 0;
+  bool prompt_waiting = false;  // a PROMPT event is due
+  bool delayed = false;         // its output has been waiting for a poll
 
   // How it ended.
   banter_event_kind terminal = 0;

@@ -95,6 +95,8 @@ Result<void> ModelRunner::prepare(Generation& generation) {
     generation.prompt_waiting = true;
   }
   generation.trimmed_waiting = generation.prompt.dropped_turns > 0;
+  generation.trimmed_turns = generation.prompt.dropped_turns;
+  generation.trimmed_tokens = generation.prompt.dropped_tokens;
 
   const int32_t vocabulary = loaded_->model->hyperparameters().vocabulary;
   auto sampler = sampling::Sampler::create(generation.params, vocabulary, generation.limit + 1, loaded_->workspace);
@@ -102,7 +104,7 @@ Result<void> ModelRunner::prepare(Generation& generation) {
   generation.sampler = std::move(*sampler);
   for (const text::TokenId id : generation.tokens) generation.sampler->accept(id);
 
-  const bool chat = generation.kind == RequestKind::kSay;
+  const bool chat = generation.kind == RequestKind::kSay || generation.kind == RequestKind::kSummary;
   set_thinking(generation);
   auto reply = dialogue::Reply::create(loaded_->model->tokenizer(), chat ? loaded_->format.get() : nullptr,
                                        generation.reply_options);
@@ -121,7 +123,7 @@ Result<void> ModelRunner::prepare(Generation& generation) {
 void ModelRunner::set_thinking(Generation& generation) {
   const dialogue::ChatFormat& format = *loaded_->format;
   dialogue::ReplyOptions& options = generation.reply_options;
-  if (generation.kind == RequestKind::kSay) {
+  if (generation.kind == RequestKind::kSay || generation.kind == RequestKind::kSummary) {
     options.tags = &format.thinking_tags();
     options.starts_in_thought = format.opens_thought(generation.tokens);
   } else if (generation.thinking == dialogue::Thinking::kOn) {
@@ -149,6 +151,11 @@ Result<void> ModelRunner::make_prompt(Generation& generation) {
     if (!prompt) return prompt.error();
     generation.prompt = std::move(*prompt);
     generation.tokens = std::move(generation.prompt.tokens);
+  } else if (generation.kind == RequestKind::kSummary) {
+    const dialogue::Turn task[] = {{dialogue::Role::kUser, generation.text}};
+    auto tokens = loaded_->format->encode({}, task, dialogue::Thinking::kOff);
+    if (!tokens) return tokens.error();
+    generation.tokens = std::move(*tokens);
   } else if (generation.kind == RequestKind::kComplete) {
     tokenizer.encode(generation.text, (generation.flags & BANTER_REQUEST_PARSE_SPECIAL) != 0, generation.tokens);
     const std::vector<text::TokenId> begin = dialogue::begin_tokens(tokenizer);
@@ -513,12 +520,13 @@ void ModelRunner::append(Generation& generation, text::TokenId token) {
 void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chunk, std::span<float> logits,
                                 uint64_t now) {
   const size_t rows = chunk.tokens.size(), vocabulary = logits.size() / rows;
-  const size_t before = generation.reply_tokens.size();
+  const size_t before = generation.reply_tokens.size(), size = generation.tokens.size();
   const int32_t start = generation.cache->length() - static_cast<int32_t>(rows);
   int32_t right = 0;
   for (size_t i = 0; i < rows; ++i) {
     next_token(generation, logits.subspan(i * vocabulary, vocabulary), now);
-    const bool went_on = generation.terminal == 0 && generation.reply_tokens.size() == before + i + 1;
+    const bool went_on = generation.terminal == 0 && generation.reply_tokens.size() == before + i + 1 &&
+                         generation.tokens.size() == size + i + 1;
     if (!went_on || i + 1 == rows || generation.tokens.back() != chunk.tokens[i + 1]) break;
     ++right;
   }
@@ -561,7 +569,34 @@ void ModelRunner::act_on(Generation& generation, const dialogue::Verdict& verdic
   if (generation.max_tokens != 0 && generation.reply_tokens.size() >= generation.max_tokens) {
     return done(BANTER_FINISH_LENGTH);
   }
-  if (generation.tokens.size() >= static_cast<size_t>(generation.limit)) return done(BANTER_FINISH_CONTEXT);
+  if (generation.tokens.size() >= static_cast<size_t>(generation.limit) && !slide(generation)) {
+    return done(BANTER_FINISH_CONTEXT);
+  }
+}
+
+/** The context is full: a reply of a sliding conversation goes on without the older half of what follows the persona.
+ *  What stays is computed again, so the reply is what a prompt of just these tokens gives. False: it must end. */
+bool ModelRunner::slide(Generation& generation) {
+  if (generation.npc == nullptr || generation.npc->state->conversation.policy() != dialogue::ContextPolicy::kSlide) {
+    return false;
+  }
+  // Without a limit of its own the reply ends when it has filled a context by itself.
+  const bool endless = generation.max_tokens == 0;
+  if (endless && generation.reply_tokens.size() >= static_cast<size_t>(generation.limit)) return false;
+  size_t kept_whole = 32;  // what a banned string may still take back
+  for (const std::string& banned : generation.reply_options.banned_strings) {
+    kept_whole = std::max(kept_whole, banned.size() + 1);
+  }
+  const auto pinned = static_cast<size_t>(generation.prompt.pinned_tokens);
+  const size_t sliding = generation.tokens.size() - pinned, dropped = sliding / 2;
+  if (sliding - dropped < kept_whole) return false;
+  const auto first = generation.tokens.begin() + static_cast<std::ptrdiff_t>(pinned);
+  generation.tokens.erase(first, first + static_cast<std::ptrdiff_t>(dropped));
+  generation.cache->truncate(std::min(generation.cache->length(), static_cast<int32_t>(pinned)));
+  generation.draft_cache.reset();
+  generation.trimmed_tokens += static_cast<uint32_t>(dropped);
+  generation.trimmed_waiting = true;
+  return true;
 }
 
 void ModelRunner::roll_back(Generation& generation, int32_t count) {

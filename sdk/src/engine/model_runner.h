@@ -76,6 +76,7 @@ class ModelRunner {
   void append(Generation& generation, text::TokenId token);
   void act_on(Generation& generation, const dialogue::Verdict& verdict, bool nothing_to_choose);
   void roll_back(Generation& generation, int32_t count);
+  bool slide(Generation& generation);
 
   Channels& channels_;
   std::unique_ptr<LoadedModel> loaded_;

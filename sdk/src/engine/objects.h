@@ -53,8 +53,8 @@ struct ModelObject {
 
 /** A character's engine-thread part. */
 struct NpcState {
-  explicit NpcState(std::string persona, std::vector<dialogue::Turn> examples = {})
-      : conversation(std::move(persona), std::move(examples)) {}
+  NpcState(std::string persona, std::vector<dialogue::Turn> examples, dialogue::ContextPolicy policy)
+      : conversation(std::move(persona), std::move(examples), policy) {}
 
   struct Item {
     Generation* generation = nullptr;  // else a turn
@@ -64,6 +64,7 @@ struct NpcState {
   dialogue::Conversation conversation;
   std::vector<Item> queue;        // in the order of the calls; short
   Generation* running = nullptr;  // at most one
+  Generation* summary = nullptr;  // being written; the next request waits for it
   bool advancing = false;         // its next request is being started
   std::optional<kv::SequenceCache> cache;
   std::vector<text::TokenId> cached;  // tokens in `cache`
@@ -87,6 +88,7 @@ struct NpcObject {
   int32_t priority = kDefaultPriority;    // of requests that give none
   uint32_t context_tokens = 0;
   uint32_t reply_reserve_tokens = 0;
+  dialogue::ContextPolicy policy = dialogue::ContextPolicy::kTrim;
   bool has_sampling = false;
   SamplingSettings sampling;
   std::vector<std::pair<int32_t, float>> logit_bias;

@@ -85,7 +85,8 @@ Result<std::string> restore(LoadedModel& loaded, Generation& generation, int32_t
     snapshot.conversation.persona = state.conversation.persona();
     snapshot.conversation.examples = state.conversation.examples();
   }
-  auto conversation = dialogue::Conversation::restored(std::move(snapshot.conversation), turn_bytes_limit);
+  auto conversation =
+      dialogue::Conversation::restored(std::move(snapshot.conversation), state.conversation.policy(), turn_bytes_limit);
 
   // Its pages make room for the new ones; losing them costs time at worst.
   state.cached.clear();

@@ -14,7 +14,7 @@ struct Blob;
 struct ModelObject;
 struct NpcObject;
 
-enum class RequestKind : uint8_t { kLoad, kSay, kComplete, kCompleteTokens, kSave, kRestore };
+enum class RequestKind : uint8_t { kLoad, kSay, kComplete, kCompleteTokens, kSummary, kSave, kRestore };
 
 /** Of a request where neither it nor its character says otherwise. */
 inline constexpr int32_t kDefaultPriority = 4;

@@ -24,7 +24,7 @@ struct LoadOptions {
   int32_t max_rows = 512;       // rows of one batch, [1, 65536]
   int32_t max_logit_rows = 64;  // rows of one batch that want logits, [1, max_rows]
   /** How keys and values are kept; none: F32 where the weights are, else the backend's own. */
-  std::optional<ops::KvType> kv_type;
+  std::optional<ops::KvType> kv_type = std::nullopt;
 };
 
 /** What one token's forward pass multiplies with, and the bytes that occupies on the backend: decode streams all of it. */
