@@ -60,7 +60,6 @@ bool load(banter::Engine& engine, banter::Model& model, const Options& options) 
   banter_model_config config = banter::model_config();
   config.path = options.model;
   config.path_len = BANTER_ZERO_TERMINATED;
-  config.context_tokens = 2048;
   if (model.load(engine, config) != BANTER_OK) {
     std::fprintf(stderr, "village: %s\n", banter_last_error_message());
     return false;

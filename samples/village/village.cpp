@@ -34,7 +34,12 @@ bool Village::found() {
     villager.name = kNames[i % std::size(kNames)];
     if (i >= std::size(kNames)) villager.name += ' ' + std::to_string(i / std::size(kNames) + 1);
     const std::string persona = kLore + ("You are " + villager.name) + ", " + kTrades[i % std::size(kTrades)] + ".";
-    if (villager.npc.create(model_, persona) != BANTER_OK) {
+    banter_npc_config config = banter::npc_config();
+    config.persona = persona.data();
+    config.persona_len = persona.size();
+    config.context_tokens = 1024;  // the model's, where that is less
+    config.reply_reserve_tokens = options_.reply_tokens;
+    if (villager.npc.create(model_, config) != BANTER_OK) {
       std::fprintf(stderr, "village: %s\n", banter_last_error_message());
       return false;
     }
