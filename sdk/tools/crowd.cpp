@@ -1,6 +1,8 @@
 #include "crowd.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 namespace banter::tools {
 namespace {
@@ -20,12 +22,17 @@ Crowd::~Crowd() {
 }
 
 bool Crowd::join(uint32_t count) {
+  banter_model_info info = {};
+  info.struct_size = sizeof info;
+  if (banter_model_get_info(session_.model(), &info) != BANTER_OK) return give_up("the crowd");
+  // A word may take a dozen tokens of a small vocabulary; persona and prompt together must fit.
+  most_words_ = std::clamp(info.context_tokens / 32, 1u, 200u);
   for (uint32_t i = 0; i < count; ++i) {
     Member member;
     if (below(2) == 0) {
       banter_npc_config config;
       banter_npc_config_init(&config);
-      const std::string persona = words(4 + below(60));
+      const std::string persona = words(1 + below(std::min(most_words_, 64u)));
       config.persona = persona.data();
       config.persona_len = persona.size();
       if (banter_npc_create(session_.model(), &config, &member.npc) != BANTER_OK) return give_up("a character");
@@ -100,7 +107,7 @@ bool Crowd::talk(Member& member) {
   if (below(2) == 0) config.flags = BANTER_REQUEST_IGNORE_END;
   member.said = 0;
   member.cut_after = below(6) == 0 ? 1 + below(16) : 0;
-  const std::string text = words(1 + below(below(4) == 0 ? 200 : 30));
+  const std::string text = words(1 + below(below(4) == 0 ? most_words_ : std::min(most_words_, 30u)));
   const banter_result code =
       member.npc != nullptr
           ? banter_npc_say(member.npc, text.data(), text.size(), &config, &member.request)

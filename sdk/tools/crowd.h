@@ -46,6 +46,7 @@ class Crowd {
 
   EngineSession& session_;
   std::mt19937_64 random_;
+  uint32_t most_words_ = 1;  // of a persona or a prompt
   std::vector<Member> members_;
   uint64_t tokens_ = 0, ended_ = 0;
   bool failed_ = false;
