@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend_cpu/roofline.h"
+#include "bench_npcs.h"
 #include "commands.h"
 #include "model_session.h"
 
@@ -77,6 +78,33 @@ Result<void> measure(ModelSession& session, int repetitions, Phase& prefill, Pha
   return {};
 }
 
+void add_npc_options(CLI::App& app, banter::tools::NpcBenchOptions& o) {
+  app.add_option("--npcs", o.counts, "so many characters at once, through the engine: 1,2,4,8,16,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 1024u));
+  app.add_option("--shared-prefix", o.shared_prefix, "with --npcs: the first tokens of all prompts are the same")
+      ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--frame-budget", o.frame_budget_ms,
+                 "milliseconds of each frame of a 60 Hz game, with the first of --npcs [4] characters")
+      ->check(CLI::Range(0.0, 1000.0));
+  app.add_option("--seconds", o.seconds, "with --frame-budget: how long to play")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  banter::tools::add_tuning_options(app, o.engine);
+}
+
+/** Characters that talk, instead of the bare model. */
+int bench_through_engine(const banter::tools::ModelOptions& model, banter::tools::NpcBenchOptions& o) {
+  if (o.prompt == 0 || o.generate < 2)
+    return banter::tools::report_failure("bench", "characters need -p 1 and -n 2 at least.");
+  if (o.counts.empty()) o.counts = {4};
+  o.engine.model = model.model;
+  o.engine.backend = model.backend;
+  o.engine.threads = model.threads;
+  return o.frame_budget_ms > 0 ? banter::tools::bench_frames(o) : banter::tools::bench_npcs(o);
+}
+
 }  // namespace
 
 int command_bench(int argc, char** argv) {
@@ -98,7 +126,16 @@ int command_bench(int argc, char** argv) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_flag("--json", json, "one JSON object as the last line of stdout");
+  banter::tools::NpcBenchOptions npcs;
+  add_npc_options(app, npcs);
   CLI11_PARSE(app, argc, argv);
+  if (!npcs.counts.empty() || npcs.frame_budget_ms > 0) {
+    npcs.prompt = static_cast<uint32_t>(prompt);
+    npcs.generate = static_cast<uint32_t>(generate);
+    npcs.repetitions = repetitions;
+    npcs.json = json;
+    return bench_through_engine(options, npcs);
+  }
 
   std::optional<ModelSession> session = banter::tools::open_model(options, std::max(prompt, generate + 1) + 1);
   if (!session) return 1;

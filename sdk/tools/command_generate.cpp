@@ -1,9 +1,11 @@
 // banter generate: one prompt, one answer (or, with --raw or --ids, one continuation).
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "commands.h"
+#include "crowd.h"
 #include "engine/metrics.h"
 #include "engine_session.h"
 
@@ -21,11 +23,16 @@ struct Options {
   uint32_t max_tokens = 256;
   banter_sampling_config sampling;
   banter::tools::ThinkingOptions thinking;
+  uint32_t crowd = 0;
   bool raw = false, ignore_eos = false, json = false, parse_special = false;
 };
 
 void add_options(CLI::App& app, Options& o) {
   add_engine_options(app, o.engine);
+  add_tuning_options(app, o.engine);
+  app.add_option("--crowd", o.crowd, "so many others talk meanwhile; the reply is the same")
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
   CLI::Option* prompt =
       app.add_option("--prompt,-p", o.prompt, "what the player says, or with --raw the text to continue");
   CLI::Option* ids =
@@ -131,7 +138,12 @@ int command_generate(int argc, char** argv) {
   }
 
   EngineSession session;
+  o.engine.max_requests = std::max(256u, 2 * o.crowd);
   if (!session.open(o.engine)) return 1;
+  // Half of the crowd is there before, so that the reply begins among prompts and replies in progress.
+  banter::tools::Crowd crowd(session, o.sampling.seed);
+  if (!crowd.join(o.crowd - o.crowd / 2)) return 1;
+  session.watch_others([&](const banter_event& event) { crowd.see(event); });
   banter_npc* npc = nullptr;
   banter_request_id request = 0;
   if (submit(session, o, &npc, &request) != BANTER_OK) {
@@ -139,6 +151,7 @@ int command_generate(int argc, char** argv) {
     return 1;
   }
   if (o.thinking.show && !o.json) session.watch_thoughts(banter::tools::print_thought);
+  if (!crowd.join(o.crowd / 2)) return 1;
   const Reply reply = session.finish(request, [&](const std::string& text) {
     if (o.json) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -146,8 +159,11 @@ int command_generate(int argc, char** argv) {
   });
   banter_npc_destroy(npc);
   if (!reply.error.empty()) std::fprintf(stderr, "banter generate: %s\n", reply.error.c_str());
+  if (crowd.failed()) return 1;
   if (o.json) {
-    std::printf("%s\n", to_json(reply, session).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    Json json = to_json(reply, session);
+    if (o.crowd > 0) json["crowd"] = {{"count", o.crowd}, {"tokens", crowd.tokens()}, {"ended", crowd.ended()}};
+    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
     const banter_request_statistics& s = reply.statistics;
     std::printf("\n");

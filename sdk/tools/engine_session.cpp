@@ -59,6 +59,17 @@ void print_thought(const std::string& text) {
   std::fprintf(stderr, "%s%s%s", dim ? "\x1b[2m" : "", text.c_str(), dim ? "\x1b[0m" : "");
 }
 
+void add_tuning_options(CLI::App& app, EngineOptions& options) {
+  app.add_option("--chunk", options.chunk, "tokens that one step computes, so of a prompt at once; 0: the engine's 256")
+      ->check(CLI::Range(0u, 4096u))
+      ->capture_default_str();
+  app.add_option("--speculate", options.speculate, "guess tokens ahead: ngram, or the path of a smaller (draft) model");
+  app.add_option("--swap", options.swap_mib, "MiB of memory for what the KV pool has no room for")
+      ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
+  app.add_flag("--no-prefix-sharing", options.no_prefix_sharing, "compute every prompt from its beginning");
+}
+
 EngineSession::~EngineSession() {
   if (engine_ != nullptr && !trace_path_.empty()) write_trace();
   banter_engine_destroy(engine_);
@@ -101,6 +112,9 @@ bool EngineSession::open(const EngineOptions& options) {
   config.flags = BANTER_ENGINE_NORMAL_PRIORITY;  // a command line tool has no game to yield to
   config.log = log_line;
   config.log_user_data = &verbose;
+  config.step_tokens = static_cast<int32_t>(options.chunk);
+  config.swap_budget_bytes = static_cast<uint64_t>(options.swap_mib) << 20;
+  config.max_requests = options.max_requests;
   if (banter_engine_create(BANTER_API_VERSION, &config, &engine_) != BANTER_OK)
     return report("cannot start the engine");
   if (!options.trace.empty()) {
@@ -108,20 +122,40 @@ bool EngineSession::open(const EngineOptions& options) {
     trace_path_ = options.trace;
   }
 
-  banter_model_config model;
-  banter_model_config_init(&model);
-  model.path = options.model.data();
-  model.path_len = options.model.size();
-  model.context_tokens = options.context;
-  model.kv_type = options.kv == "f16"    ? BANTER_KV_F16
-                  : options.kv == "bf16" ? BANTER_KV_BF16
-                  : options.kv == "f32"  ? BANTER_KV_F32
-                  : options.kv == "int8" ? BANTER_KV_INT8
-                  : options.kv == "int4" ? BANTER_KV_INT4
-                                         : BANTER_KV_AUTO;
-  banter_request_id load = 0;
-  if (banter_model_load(engine_, &model, &model_, &load) != BANTER_OK) return report("cannot load the model");
-  return wait_for_load(load);
+  banter_model* draft = nullptr;
+  const bool drafts = !options.speculate.empty() && options.speculate != "ngram";
+  if (drafts && !load(options, options.speculate, nullptr, &draft)) return false;
+  return load(options, options.model, draft, &model_);
+}
+
+banter_kv_type EngineSession::kv_type(const std::string& name) {
+  return name == "f16"    ? BANTER_KV_F16
+         : name == "bf16" ? BANTER_KV_BF16
+         : name == "f32"  ? BANTER_KV_F32
+         : name == "int8" ? BANTER_KV_INT8
+         : name == "int4" ? BANTER_KV_INT4
+                          : BANTER_KV_AUTO;
+}
+
+/** A model that drafts for another is loaded with `draft` null and options.speculate naming its path. */
+bool EngineSession::load(const EngineOptions& options, const std::string& path, banter_model* draft,
+                         banter_model** model) {
+  banter_model_config config;
+  banter_model_config_init(&config);
+  config.path = path.data();
+  config.path_len = path.size();
+  config.context_tokens = options.context;
+  config.kv_type = kv_type(options.kv);
+  config.kv_budget_bytes = options.kv_budget_bytes;
+  if (options.no_prefix_sharing) config.flags |= BANTER_MODEL_NO_PREFIX_SHARING;
+  if (options.speculate == "ngram") config.speculation = BANTER_SPECULATION_NGRAM;
+  if (draft != nullptr) {
+    config.speculation = BANTER_SPECULATION_DRAFT;
+    config.draft_model = draft;
+  }
+  banter_request_id request = 0;
+  if (banter_model_load(engine_, &config, model, &request) != BANTER_OK) return report("cannot load the model");
+  return wait_for_load(request);
 }
 
 bool EngineSession::wait_for_load(banter_request_id load) {
@@ -167,7 +201,10 @@ Reply EngineSession::finish(banter_request_id request, const std::function<void(
     }
     for (uint32_t i = 0; i < count; ++i) {
       const banter_event& event = events[i];
-      if (event.request != request) continue;
+      if (event.request != request) {
+        if (see_other_) see_other_(event);
+        continue;
+      }
       if (event.kind == BANTER_EVENT_PROMPT) {
         reply.prompt_ids.insert(reply.prompt_ids.end(), event.tokens, event.tokens + event.token_count);
         continue;

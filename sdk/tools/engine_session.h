@@ -21,8 +21,16 @@ struct EngineOptions {
   std::string kv;  // "": as suits the model
   bool verbose = false;
   std::string trace;  // file for a timeline; "": none
+  uint32_t chunk = 0;     // tokens of one step; 0: the engine's default
+  std::string speculate;  // "": none, "ngram", or the path of a draft model
+  uint32_t swap_mib = 0;  // host memory for pages that the pool has no room for
+  bool no_prefix_sharing = false;
+  uint64_t kv_budget_bytes = 0;  // 0: the engine's default
+  uint32_t max_requests = 0;     // 0: the engine's default
 };
 void add_engine_options(CLI::App& app, EngineOptions& options);
+/** How the engine goes about its work, which changes no reply: --chunk, --speculate, --swap, --no-prefix-sharing. */
+void add_tuning_options(CLI::App& app, EngineOptions& options);
 
 /** Everything known about a request that has ended. */
 struct Reply {
@@ -43,6 +51,8 @@ class EngineSession {
 
   /** Creates the engine and loads the model, with a progress line on stderr; starts the trace. False: the reason was printed. */
   bool open(const EngineOptions& options);
+  /** `see` gets every event of requests that finish() is not asked about. */
+  void watch_others(std::function<void(const banter_event&)> see) { see_other_ = std::move(see); }
   banter_engine* engine() const { return engine_; }
   banter_model* model() const { return model_; }
   /** Sees the thoughts of all replies from now on, piece by piece; null: nobody. */
@@ -53,12 +63,15 @@ class EngineSession {
                const volatile bool* interrupted = nullptr);
 
  private:
+  static banter_kv_type kv_type(const std::string& name);
+  bool load(const EngineOptions& options, const std::string& path, banter_model* draft, banter_model** model);
   bool wait_for_load(banter_request_id load);
   void write_trace();
   std::string trace_path_;
   banter_engine* engine_ = nullptr;
   banter_model* model_ = nullptr;
   std::function<void(const std::string&)> on_thought_;
+  std::function<void(const banter_event&)> see_other_;
 };
 
 /** Options of thinking models: `--think`, `--thinking-budget`, `--show-thoughts`. */

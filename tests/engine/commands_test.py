@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The commands and the sample that let many talk at once, run as a user runs them, on a small model.
+
+  commands_test.py MODEL.gguf BANTER [VILLAGE]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+MODEL, BANTER, VILLAGE = "", "", ""
+
+
+def run(*words):
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+
+
+def banter(command, *options):
+    result = run(BANTER, command, "--model", MODEL, "--threads", "2", *map(str, options), "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+class Generate(unittest.TestCase):
+    def reply(self, *options):
+        # A prompt of well over 16 tokens that repeats itself: it is read in chunks, and followed by guesses.
+        prompt = "Once upon a time there was a big dog. The big dog saw a big cat. The big cat saw the big dog. " * 2
+        return banter("generate", "--raw", "--prompt", prompt, "-n", 40, "--ignore-eos", *options)
+
+    def test_nothing_changes_a_reply(self):
+        for sampler in (["--temp", "0"], ["--temp", "1.1", "--top-k", "0", "--seed", "5"]):
+            alone = self.reply(*sampler)
+            self.assertEqual(len(alone["output_ids"]), 40)
+            self.assertNotIn("crowd", alone)
+            for options in (["--crowd", 1], ["--crowd", 12], ["--chunk", 16], ["--speculate", "ngram"], ["--speculate", MODEL],
+                            ["--no-prefix-sharing"], ["--swap", 1], ["--crowd", 9, "--chunk", 5, "--speculate", "ngram"]):
+                found = self.reply(*sampler, *options)
+                self.assertEqual(found["output_ids"], alone["output_ids"], options)
+                if "--crowd" in options:
+                    self.assertEqual(found["crowd"]["count"], options[1])
+                    self.assertGreater(found["crowd"]["tokens"], 0)
+
+    def test_another_seed_gives_other_words(self):
+        self.assertNotEqual(self.reply("--temp", 1.1, "--seed", 5)["output_ids"], self.reply("--temp", 1.1, "--seed", 6)["output_ids"])
+
+    def test_a_draft_model_that_is_not_there_is_said(self):
+        result = run(BANTER, "generate", "--model", MODEL, "--prompt", "x", "--speculate", "no_such_draft.gguf")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no_such_draft.gguf", result.stderr)
+
+    def test_wrong_numbers_are_refused(self):
+        for option, value in (("--crowd", "-1"), ("--crowd", "5000"), ("--chunk", "100000"), ("--swap", "x")):
+            self.assertNotEqual(run(BANTER, "generate", "--model", MODEL, "--prompt", "x", option, value).returncode, 0)
+
+
+class Bench(unittest.TestCase):
+    def test_characters(self):
+        rows = banter("bench", "--npcs", "1,3", "-p", 48, "-n", 12, "-r", 1)["npcs"]
+        self.assertEqual([row["count"] for row in rows], [1, 3])
+        for row in rows:
+            self.assertGreater(row["aggregate_tokens_per_second"], 0)
+            for times in (row["ttft_ms"], row["itl_ms"]):
+                self.assertGreater(times["p50"], 0)
+                self.assertGreaterEqual(times["p99"], times["p50"])
+            self.assertGreater(row["cached_fraction"], 0.5)  # the second part must measure decoding, not prompts
+            self.assertGreater(row["kv_bytes"], 0)
+
+    def test_a_shared_prefix_takes_memory_once(self):
+        apart = banter("bench", "--npcs", "6", "-p", 112, "-n", 4, "-r", 1)["npcs"][0]
+        shared = banter("bench", "--npcs", "6", "-p", 112, "-n", 4, "-r", 1, "--shared-prefix", 96)["npcs"][0]
+        self.assertLess(shared["kv_bytes"], apart["kv_bytes"] * 0.5)
+        self.assertGreater(shared["ttft_first_ms"], 0)
+        self.assertGreater(shared["ttft_later_ms"]["p50"], 0)
+
+    def test_frame_budget(self):
+        found = banter("bench", "--frame-budget", 2, "--npcs", 2, "-p", 32, "-n", 16, "--seconds", 1)
+        self.assertGreater(found["decode_tokens_per_second"], 0)
+        self.assertGreater(found["prefill_tokens_per_second"], 0)
+        self.assertLessEqual(found["busy_ms_per_frame_mean"], 3)
+
+    def test_what_cannot_be_measured_is_refused(self):
+        for options in (["--npcs", "0"], ["--npcs", "2", "-n", "1"], ["--npcs", "2", "-p", "0"], ["--frame-budget", "-1"]):
+            self.assertNotEqual(run(BANTER, "bench", "--model", MODEL, *options).returncode, 0, options)
+
+    def test_people_get_a_table(self):
+        result = run(BANTER, "bench", "--model", MODEL, "--npcs", "2", "-p", "16", "-n", "4", "-r", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("tokens/s", result.stdout)
+        self.assertEqual(result.stdout.splitlines()[-1].split()[0], "2")
+
+
+class Village(unittest.TestCase):
+    def test_two_seconds(self):
+        if not VILLAGE:
+            self.skipTest("the samples are not built")
+        with tempfile.TemporaryDirectory() as folder:
+            plot = os.path.join(folder, "v.svg")
+            result = run(VILLAGE, "--model", MODEL, "--seconds", "2", "--npcs", "12", "--work-ms", "1", "--plot", plot)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertRegex(result.stdout, r"frame time, engine off +p50 +\d")
+            self.assertRegex(result.stdout, r"frame time, engine on +p50 +\d")
+            self.assertRegex(result.stdout, r"[1-9]\d* replies, ")
+            root = xml.etree.ElementTree.parse(plot).getroot()
+            bars = root.findall("{http://www.w3.org/2000/svg}rect")
+            self.assertEqual(len(bars), 1 + 2 * 12)  # the background, and two charts
+
+    def test_what_is_wrong_is_said(self):
+        if not VILLAGE:
+            self.skipTest("the samples are not built")
+        self.assertEqual(run(VILLAGE, "--npcs", "0", "--model", MODEL).returncode, 2)
+        missing = run(VILLAGE, "--model", "no_such_model.gguf", "--seconds", "1")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("no_such_model.gguf", missing.stderr)
+
+
+if __name__ == "__main__":
+    MODEL, BANTER, VILLAGE = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else ""
+    unittest.main(argv=sys.argv[:1])
