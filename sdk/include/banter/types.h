@@ -180,8 +180,8 @@ typedef struct banter_model_config {
   uint32_t reserved1;             /**< 0. */
   banter_model* draft_model; /**< Of the same engine; only with BANTER_SPECULATION_DRAFT. Speculation begins when it
                                      is ready, and ends when it is released. */
-  banter_kv_type kv_type;   /**< What backend or model cannot do ends the load with FAILED, UNSUPPORTED. */
-  uint32_t reserved2;       /**< 0. */
+  banter_kv_type kv_type;    /**< What backend or model cannot do ends the load with FAILED, UNSUPPORTED. */
+  uint32_t reserved2;        /**< 0. */
 } banter_model_config;
 
 /** Bits of banter_model_config::flags. */

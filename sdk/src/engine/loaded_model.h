@@ -39,7 +39,7 @@ struct LoadSettings {
   uint64_t memory_left = 0;        // of the engine's budget; UINT64_MAX: no budget
   bool share_prefixes = true;
   banter_speculation speculation = BANTER_SPECULATION_NONE;
-  std::string chat_template;  // instead of the model's
+  std::string chat_template;           // instead of the model's
   std::optional<ops::KvType> kv_type;  // none: as model::LoadOptions chooses
 };
 
