@@ -208,7 +208,8 @@ TEST(EngineMetrics, OfRequestsAndOfTheEngine) {
   EXPECT_GT(json["recent"]["share"]["idle"].get<double>(), 0.0);
 
   for (banter_npc* npc : npcs) banter_npc_destroy(npc);
-  EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_pages_cached == 0; }));
+  EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_pages_used == 0; }));
+  EXPECT_GT(host.statistics().kv_pages_cached, 0u);  // others may begin with the same words
 }
 
 TEST(EngineMetrics, WhatAPreemptionCosts) {

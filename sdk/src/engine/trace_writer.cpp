@@ -114,7 +114,13 @@ class Writer {
     const char* const what = r.figures[4] != 0 ? "load" : "request";
     begin(r, what, submitted);
     begin(r, "queued", submitted);
-    finish(r, "queued", started != 0 ? started : ended);
+    // A request may lose pages of a shared prefix before anything of it was computed.
+    const uint64_t dequeued = started != 0 ? started : ended;
+    size_t next = 0;
+    for (; next + 1 < parts.size() && ring_[parts[next]].times[0] < dequeued; ++next) {
+      if (ring_[parts[next]].kind == TraceRecord::kPreempted) instant(ring_[parts[next]], "preempted");
+    }
+    finish(r, "queued", dequeued);
     // From its first token to its last; what is computed in between is inside.
     bool begun = false, over = false;
     const auto decode_until = [&](uint64_t ns) {
@@ -127,7 +133,7 @@ class Writer {
         over = true;
       }
     };
-    for (const uint32_t i : parts.first(parts.size() - 1)) {
+    for (const uint32_t i : parts.subspan(next, parts.size() - 1 - next)) {
       const TraceRecord& part = ring_[i];
       decode_until(part.times[0]);
       if (part.kind == TraceRecord::kChunk) {
