@@ -278,6 +278,7 @@ void functions(Table& table) {
   FIELD(banter_api, engine_get_metrics_json);
   FIELD(banter_api, engine_trace_start);
   FIELD(banter_api, engine_trace_stop);
+  FIELD(banter_api, engine_set_budget);
 }
 
 TEST(Layout, IsTheCommittedTable) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <set>
@@ -184,8 +185,10 @@ TEST_F(KvTest, ViewsShareTheSlabAndItsStride) {
   const std::unique_ptr<PagePool> pool = make({kFull, kSliding}, 10);
   EXPECT_EQ(pool->total_pages(), 10);
   EXPECT_EQ(pool->free_pages(), 10);
-  EXPECT_EQ(pool->pages(0).slab, pool->pages(1).slab);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(pool->pages(0).slab) % 64, 0u);
+  for (PageId page = 0; page < 10; ++page) {
+    EXPECT_EQ(pool->pages(0).page(page), pool->pages(1).page(page));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(pool->pages(0).page(page)) % 64, 0u);
+  }
   EXPECT_EQ(pool->pages(0).page_stride, pool->page_stride());
   EXPECT_EQ(pool->pages(1).page_stride, pool->page_stride());
   EXPECT_EQ(pool->page_stride() % 64, 0u);
@@ -504,6 +507,64 @@ TEST_F(KvTest, PagesForIsEnoughForAnyChunking) {
       EXPECT_GE(most + 2, pool->pages_for(tokens, chunk)) << "more pessimistic than alignment explains";
     }
   }
+}
+
+/** Writes a page's number into it. */
+void stamp(PagePool& pool, PageId page, uint32_t value) {
+  std::memcpy(pool.pages(0).page(page), &value, sizeof value);
+}
+uint32_t stamped(PagePool& pool, PageId page) {
+  uint32_t value = 0;
+  std::memcpy(&value, pool.pages(0).page(page), sizeof value);
+  return value;
+}
+
+TEST_F(KvTest, APoolGrowsAndShrinksAroundItsContents) {
+  const std::unique_ptr<PagePool> pool = make({kFull}, 200);
+  const int32_t start = pool->total_pages();
+  EXPECT_LE(start, 200);
+  EXPECT_GE(start, 190);
+  std::mt19937 random(11);
+  std::vector<PageId> held;
+  uint32_t next = 1;
+  std::vector<uint32_t> values;
+  std::vector<PageId> moved;
+  for (int round = 0; round < 400; ++round) {
+    if (random() % 3 != 0) {
+      const PageId page = pool->allocate();
+      if (page != kNoPage) {
+        stamp(*pool, page, next);
+        held.push_back(page);
+        values.push_back(next++);
+      }
+    } else if (!held.empty()) {
+      const size_t at = random() % held.size();
+      pool->release(held[at]);
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(at));
+      values.erase(values.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    if (round % 10 != 0) continue;
+    const int32_t wanted = pool->pages_in((1 + random() % 400) * pool->page_stride());
+    const int32_t before = pool->total_pages();
+    const Result<void> resized = pool->resize(wanted, moved);
+    EXPECT_EQ(moved.size(), static_cast<size_t>(before));
+    if (wanted < static_cast<int32_t>(held.size())) {
+      EXPECT_FALSE(resized);
+      EXPECT_EQ(pool->total_pages(), before);
+      continue;
+    }
+    ASSERT_TRUE(resized) << resized.error().message;
+    EXPECT_EQ(pool->total_pages(), wanted);
+    EXPECT_EQ(pool->free_pages(), wanted - static_cast<int32_t>(held.size()));
+    for (size_t i = 0; i < held.size(); ++i) {
+      if (const PageId to = moved[static_cast<size_t>(held[i])]; to != kNoPage) held[i] = to;
+      ASSERT_LT(held[i], wanted);
+      EXPECT_EQ(pool->references(held[i]), 1);
+      EXPECT_EQ(stamped(*pool, held[i]), values[i]);
+    }
+  }
+  for (const PageId page : held) pool->release(page);
+  EXPECT_EQ(pool->free_pages(), pool->total_pages());
 }
 
 }  // namespace

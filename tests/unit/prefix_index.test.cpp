@@ -35,8 +35,7 @@ class PrefixIndexTest : public ::testing::Test {
     const PageId page =
         cache.table(static_cast<int32_t>(group))[static_cast<size_t>(position / pages.geometry.page_tokens)];
     EXPECT_NE(page, kNoPage);
-    auto* const start =
-        reinterpret_cast<uint32_t*>(pages.slab + static_cast<size_t>(std::max(page, 0)) * pages.page_stride);
+    auto* const start = reinterpret_cast<uint32_t*>(pages.page(std::max(page, 0)));
     return start + position % pages.geometry.page_tokens;
   }
 

@@ -133,6 +133,18 @@ BANTER_API banter_result BANTER_CALL banter_engine_begin_frame(banter_engine* en
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_engine_set_cpu_share(banter_engine* engine, float share);
 
+/** Changes how much memory weights and KV pools may take together, while characters talk: what is left beside the weights is
+ *  shared among the models' KV pools in proportion to their sizes at load, which may shrink and grow. Taking memory away
+ *  costs first what is cached, then idle characters' pages, then the least important replies', which are computed again
+ *  later; only a conversation that is longer than the smaller pool ends: with BANTER_FINISH_CONTEXT, or, before its reply
+ *  has begun, with BANTER_ERROR_KV_POOL_EXHAUSTED. Takes effect before the next step; banter_engine_statistics tells the
+ *  sizes. A pool never gets smaller than a short conversation needs.
+ *  @param bytes  0: the pools' sizes at load, and no limit for further models
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
+ *  Thread safety: any thread; never blocks.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_engine_set_budget(banter_engine* engine, uint64_t bytes);
+
 /** Stops and resumes computing, after at most the step in progress. While paused, requests are taken, cancelled and fail
  *  at their deadline as ever, loads go on; no tokens come.
  *  @param paused  1 or 0
@@ -389,6 +401,7 @@ typedef struct banter_api {
   banter_result(BANTER_CALL* engine_get_metrics_json)(banter_engine*, char*, size_t, size_t*);
   banter_result(BANTER_CALL* engine_trace_start)(banter_engine*, uint32_t);
   banter_result(BANTER_CALL* engine_trace_stop)(banter_engine*, banter_write_fn, void*);
+  banter_result(BANTER_CALL* engine_set_budget)(banter_engine*, uint64_t);
 } banter_api;
 
 /** The function table: the one symbol a host that loads the library at run time needs.

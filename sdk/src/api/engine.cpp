@@ -248,4 +248,13 @@ banter_result BANTER_CALL banter_engine_trace_stop(banter_engine* handle, banter
   });
 }
 
+banter_result BANTER_CALL banter_engine_set_budget(banter_engine* handle, uint64_t bytes) {
+  return guard("banter_engine_set_budget", [&](Caller& caller) -> banter_result {
+    banter::engine::Engine* const engine = banter::api::engine_of(handle, caller);
+    if (engine == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
+    engine->set_budget(bytes);
+    return BANTER_OK;
+  });
+}
+
 }  // extern "C"

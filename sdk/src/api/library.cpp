@@ -46,6 +46,7 @@ constexpr banter_api kApi = {
     banter_engine_get_metrics_json,
     banter_engine_trace_start,
     banter_engine_trace_stop,
+    banter_engine_set_budget,
 };
 
 }  // namespace

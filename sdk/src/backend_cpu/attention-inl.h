@@ -50,8 +50,7 @@ static void load_block(const AttentionUnit& unit, const ops::KvPages& kv, int32_
       memset(values, 0, 16 * sizeof(float) * static_cast<size_t>(padded));
       continue;
     }
-    const char* page =
-        reinterpret_cast<const char*>(kv.slab) + static_cast<size_t>(table[position / tokens]) * kv.page_stride;
+    const char* page = reinterpret_cast<const char*>(kv.page(table[position / tokens]));
     Pages::load_keys(page + key_offset, position % tokens, tokens, dim, keys);
     for (int32_t t = 0; t < 16; ++t) {
       float* row = values + static_cast<size_t>(t) * static_cast<size_t>(padded);

@@ -31,8 +31,7 @@ static inline void store_vector(const ops::KvPages& kv, const ops::StepSequence&
   const ops::KvGeometry& geometry = kv.geometry;
   const int32_t tokens = geometry.page_tokens, slot = position % tokens, dim = geometry.head_dim;
   const int32_t page = sequence.page_tables[static_cast<size_t>(kv.group)].data()[position / tokens];
-  char* region = reinterpret_cast<char*>(kv.slab) + static_cast<size_t>(page) * kv.page_stride +
-                 geometry.offset(layer, value, head);
+  char* region = reinterpret_cast<char*>(kv.page(page)) + geometry.offset(layer, value, head);
 #define BANTER_STORE(Pages) \
   value == 0 ? Pages::store_key(region, slot, tokens, dim, x) : Pages::store_value(region, slot, tokens, dim, x)
   switch (geometry.type) {

@@ -70,6 +70,7 @@ struct Controls {
   std::atomic<float> share{1.0f};
   std::atomic<bool> is_paused{false};
   std::atomic<uint64_t> frames{0};  // begun since the engine's creation
+  std::atomic<uint64_t> budget_bytes{0}, budget_changes{0};
 };
 
 struct Channels {

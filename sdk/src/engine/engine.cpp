@@ -236,6 +236,12 @@ void Engine::set_share(float share) {
   channels_.signal.post();
 }
 
+void Engine::set_budget(uint64_t bytes) {
+  channels_.controls.budget_bytes.store(bytes, std::memory_order_relaxed);
+  channels_.controls.budget_changes.fetch_add(1, std::memory_order_release);
+  channels_.signal.post();
+}
+
 void Engine::set_paused(bool paused) {
   channels_.controls.is_paused.store(paused, std::memory_order_release);
   channels_.signal.post();

@@ -54,6 +54,7 @@ class Engine {
   void begin_frame();
   void set_share(float share);
   void set_paused(bool paused);
+  void set_budget(uint64_t bytes);
 
   bool wait(uint32_t timeout_ms) { return channels_.events.wait(timeout_ms); }
   void statistics(banter_engine_statistics& out) const;

@@ -79,12 +79,7 @@ void EngineThread::start_load(ModelObject& model) {
   settings.step_tokens = config.step_tokens;
   settings.swap_budget_bytes = config.swap_budget_bytes;
   settings.max_sequences = static_cast<int32_t>(std::min<uint32_t>(config.max_requests, 64));
-  settings.memory_left = UINT64_MAX;
-  if (config.memory_budget_bytes != 0) {
-    const uint64_t used = channels_.figures.weight_bytes.load(std::memory_order_relaxed) +
-                          channels_.figures.kv_bytes_total.load(std::memory_order_relaxed);
-    settings.memory_left = config.memory_budget_bytes > used ? config.memory_budget_bytes - used : 0;
-  }
+  settings.memory_left = memory_left();
   progress_told_ = -1;
   log(BANTER_LOG_INFO, [&] {
     return "Loading " + (model.source.path.empty() ? std::string("a model from memory") : model.source.path);
@@ -218,7 +213,7 @@ void EngineThread::release(ModelObject& model) {
   if (model.runner != nullptr) {
     Figures& figures = channels_.figures;
     figures.weight_bytes.fetch_sub(model.info.weight_bytes, std::memory_order_relaxed);
-    figures.kv_bytes_total.fetch_sub(model.info.kv_pool_bytes, std::memory_order_relaxed);
+    figures.kv_bytes_total.fetch_sub(model.runner->loaded().kv_bytes, std::memory_order_relaxed);
     figures.models_loaded.fetch_sub(1, std::memory_order_relaxed);
     model.tokenizer = nullptr;
     for (ModelObject* user = models_; user != nullptr; user = user->next_tracked) {
@@ -238,6 +233,48 @@ void EngineThread::drop_reference(ModelObject& model) {
   ModelObject* const draft = model.draft;
   channels_.config.host.destroy(&model);
   if (draft != nullptr && draft->references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(*draft);
+}
+
+uint64_t EngineThread::memory_left() const {
+  if (budget_bytes_ == 0) return UINT64_MAX;
+  const uint64_t used = channels_.figures.weight_bytes.load(std::memory_order_relaxed) +
+                        channels_.figures.kv_bytes_total.load(std::memory_order_relaxed);
+  return budget_bytes_ > used ? budget_bytes_ - used : 0;
+}
+
+/** Shares what the budget leaves beside the weights among the models' KV pools, in proportion to their sizes at load. */
+void EngineThread::apply_budget() {
+  Figures& figures = channels_.figures;
+  const uint64_t weights = figures.weight_bytes.load(std::memory_order_relaxed);
+  double wanted = 0;
+  for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->runner != nullptr) wanted += static_cast<double>(model->info.kv_pool_bytes);
+  }
+  const uint64_t left = budget_bytes_ > weights ? budget_bytes_ - weights : 0;
+  const double factor = budget_bytes_ == 0 ? 1 : static_cast<double>(left) / std::max(wanted, 1.0);
+  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    ModelRunner* const runner = model->runner.get();
+    if (runner == nullptr) continue;
+    for (ModelObject* user = models_; user != nullptr; user = user->next_tracked) {
+      if (user->draft == model && user->runner != nullptr) user->runner->drop_draft_caches();
+    }
+    const uint64_t before = runner->loaded().kv_bytes;
+    const Result<void> resized = guarded(
+        [&] { return runner->resize_pool(static_cast<uint64_t>(factor * static_cast<double>(model->info.kv_pool_bytes))); });
+    const uint64_t after = runner->loaded().kv_bytes;
+    figures.kv_bytes_total.fetch_add(after - before, std::memory_order_relaxed);
+    if (!resized) {
+      log(BANTER_LOG_WARNING, [&] { return "The KV pool could not be resized as asked: " + resized.error().message; });
+    }
+    for (size_t i = 0; i < runner->ended().size(); ++i) finish(*runner->ended()[i]);
+  }
+  const uint64_t now = weights + figures.kv_bytes_total.load(std::memory_order_relaxed);
+  if (budget_bytes_ != 0 && now > budget_bytes_) {
+    log(BANTER_LOG_WARNING, [&] {
+      return "The budget of " + std::to_string(budget_bytes_ >> 20) + " MiB is less than the weights and the smallest KV "
+             "pools need: " + std::to_string(now >> 20) + " MiB are in use.";
+    });
+  }
 }
 
 void EngineThread::update_figures() {

@@ -7,6 +7,7 @@
 namespace banter::engine {
 
 EngineThread::EngineThread(Channels& channels) : channels_(channels), loader_(channels.signal) {
+  budget_bytes_ = channels.config.memory_budget_bytes;
   generations_.resize(channels.slots.size());
   ended_.reserve(channels.slots.size());
   waiting_.reserve(channels.slots.size());
@@ -41,12 +42,12 @@ bool EngineThread::iterate() {
       if (generation != nullptr && generation->terminal == 0) trace_life(channels_, *generation);
     }
   });
+  read_controls();  // before the commands: what was set before them holds for them
   take_commands();
   look_for_cancels();
   look_after_loads();
   expire_requests();
   flush();
-  read_controls();
   wake_at_ = UINT64_MAX;
   bool worked = false;
   if (!channels_.controls.is_paused.load(std::memory_order_acquire)) {
@@ -73,6 +74,11 @@ void EngineThread::read_controls() {
   if (share != std::exchange(share_, share)) pacer_.set_share(static_cast<double>(share), now);
   const uint64_t frames = controls.frames.load(std::memory_order_acquire);
   if (frames != frames_seen_) pacer_.frames(frames - std::exchange(frames_seen_, frames), now);
+  const uint64_t changes = controls.budget_changes.load(std::memory_order_acquire);
+  if (changes != std::exchange(budget_changes_seen_, changes)) {
+    budget_bytes_ = controls.budget_bytes.load(std::memory_order_relaxed);
+    apply_budget();
+  }
 }
 
 /** Until a signal, until the pacer lets a step begin, or until a deadline passes. */

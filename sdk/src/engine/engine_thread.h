@@ -55,6 +55,8 @@ class EngineThread {
   void release(ModelObject& model);
   void drop_reference(ModelObject& model);
   void update_figures();
+  void apply_budget();
+  uint64_t memory_left() const;
   /** Logs what `make` returns, if there is memory for it. */
   template <class F>
   void log(banter_log_level level, F&& make) {
@@ -106,6 +108,7 @@ class EngineThread {
   Pacer pacer_;
   uint64_t frame_budget_ns_ = 0, frames_seen_ = 0;
   float share_ = 1;
+  uint64_t budget_bytes_ = 0, budget_changes_seen_ = 0;
   uint64_t wake_at_ = UINT64_MAX;
   uint64_t arrivals_ = 0;
   uint64_t cancels_seen_ = 0;

@@ -125,4 +125,30 @@ bool KvAllocator::preempt_behind(std::span<const Ranked> ranked, size_t at) {
   return false;
 }
 
+Result<void> KvAllocator::resize(size_t bytes, std::span<Generation* const> running) {
+  const int32_t pages = pool_.pages_in(bytes);
+  size_t left = running.size();
+  while (pool_.total_pages() - pool_.free_pages() > pages) {
+    if (reclaim()) continue;
+    if (left == 0) break;
+    Generation& victim = *running[--left];
+    if (victim.cache == nullptr || victim.cache->held_pages() == 0) continue;
+    victim.cache->clear();
+    if (victim.admitted) ++victim.preemptions;
+    victim.admitted = false;
+  }
+  std::vector<kv::PageId> moved;
+  Result<void> resized = pool_.resize(pages, moved);
+  for (Generation* generation : running) {
+    if (generation->own_cache) generation->own_cache->renumber(moved);
+  }
+  for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->state->next) {
+    if (npc->state->cache) npc->state->cache->renumber(moved);
+  }
+  index_.renumber(moved, pool_.total_pages());
+  seen_.assign(static_cast<size_t>(pool_.total_pages()), 0);
+  stamp_ = 0;
+  return resized;
+}
+
 }  // namespace banter::engine

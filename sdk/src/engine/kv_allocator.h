@@ -48,6 +48,9 @@ class KvAllocator {
   bool admit(std::span<const Ranked> ranked, size_t at, uint64_t step);
   /** Makes room for `rows` more tokens of ranked[at]; false: not in this step. */
   bool reserve(std::span<const Ranked> ranked, size_t at, int32_t rows);
+  /** Changes the pool to about `bytes`, while everybody talks: what is idle and cached goes first, then the last of
+   *  `running` lose their pages. Pages that are held move. Errors: as kv::PagePool::resize(). */
+  Result<void> resize(size_t bytes, std::span<Generation* const> running);
   /** For one that waits although it stands in the step's order: what it holds counts. */
   void count(const Generation& generation);
 

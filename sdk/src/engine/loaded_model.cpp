@@ -55,20 +55,6 @@ uint64_t conversation_bytes(std::span<const kv::GroupSpec> groups, int32_t token
   return bytes;
 }
 
-/** The longest conversation, at most `wanted`, that the pool can hold. */
-int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk) {
-  int32_t low = 0, high = wanted;
-  while (low < high) {
-    const int32_t middle = low + (high - low + 1) / 2;
-    if (pool.pages_for(middle, chunk) <= pool.total_pages()) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
 Result<void> create_pool(LoadedModel& loaded, const LoadSettings& settings) {
   const std::vector<kv::GroupSpec> groups = loaded.model->kv_groups();
   const int32_t wanted = loaded.model->context_length();
@@ -117,6 +103,19 @@ Result<void> create_pool(LoadedModel& loaded, const LoadSettings& settings) {
 }
 
 }  // namespace
+
+int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk) {
+  int32_t low = 0, high = wanted;
+  while (low < high) {
+    const int32_t middle = low + (high - low + 1) / 2;
+    if (pool.pages_for(middle, chunk) <= pool.total_pages()) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
 
 Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const LoadSettings& settings,
                                                 const model::LoadProgress& progress) {

@@ -62,6 +62,9 @@ struct LoadedModel {
   std::string warning;              // for the log, "" when all is well
 };
 
+/** The longest conversation, at most `wanted` tokens, that the pool can hold. */
+int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk);
+
 /** Loads; may take long. `progress` is called on this thread, see model::LoadProgress.
  *  Errors: those of Gguf::open, Model::load, PagePool::create and ChatFormat::create, and BUDGET_EXCEEDED. */
 Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const LoadSettings& settings,

@@ -18,6 +18,7 @@ constexpr int32_t kMostGuesses = 8, kTrialGuesses = 2;
 /** Text of this size waiting for a poll pauses its generation. */
 constexpr size_t kMostWaitingText = 4096;
 constexpr int32_t kDefaultReserve = 256;
+constexpr int32_t kLeastContext = 64;  // tokens of a conversation that every pool holds
 constexpr const char* kDeadlinePassed = "The deadline passed before the reply could begin.";
 /** A generation that could go on and does not rises by one level of priority in this time. */
 constexpr uint64_t kAgeingNs = 2'000'000'000;
@@ -363,8 +364,38 @@ bool ModelRunner::find_draft() {
   return false;
 }
 
-void ModelRunner::drop_draft() {
+void ModelRunner::drop_draft_caches() {
   for (Generation* generation : running_) generation->draft_cache.reset();
+}
+
+Result<void> ModelRunner::resize_pool(uint64_t bytes) {
+  ended_.clear();
+  std::sort(running_.begin(), running_.end(), [](const Generation* a, const Generation* b) {
+    const int32_t first = aged_priority(*a), second = aged_priority(*b);
+    return first != second ? first > second : a->arrival < b->arrival;
+  });
+  const kv::PagePool& pool = *loaded_->pool;
+  const auto least = static_cast<uint64_t>(pool.pages_for(kLeastContext, loaded_->chunk_tokens)) * pool.page_stride();
+  Result<void> resized = allocator_.resize(static_cast<size_t>(std::max(bytes, least)), running_);
+  loaded_->kv_bytes = static_cast<uint64_t>(pool.total_pages()) * pool.page_stride();
+  loaded_->context_tokens = tokens_that_fit(pool, loaded_->model->context_length(), loaded_->chunk_tokens);
+  for (Generation* generation : running_) {
+    generation->limit = std::min(generation->limit, loaded_->context_tokens);
+    if (generation->tokens.size() < static_cast<size_t>(generation->limit)) continue;
+    if (generation->reply_tokens.empty()) {
+      end_with(*generation, BANTER_EVENT_FAILED, BANTER_ERROR_KV_POOL_EXHAUSTED, BANTER_FINISH_NONE,
+               "The KV pool was made smaller than this prompt; raise the budget or shorten the conversation.");
+    } else {
+      generation->reply->finish(generation->out_text);
+      end_with(*generation, BANTER_EVENT_DONE, BANTER_OK, BANTER_FINISH_CONTEXT, {});
+    }
+    ended_.push_back(generation);
+  }
+  return resized;
+}
+
+void ModelRunner::drop_draft() {
+  drop_draft_caches();
   draft_.reset();
   draft_refused_ = true;
 }

@@ -45,6 +45,11 @@ class ModelRunner {
   bool has_work() const { return !running_.empty(); }
   const std::vector<Generation*>& running() const { return running_; }
   const LoadedModel& loaded() const { return *loaded_; }
+  /** Changes the KV pool to about `bytes`, at least a short conversation; see KvAllocator::resize(). What no longer fits
+   *  has ended, and is in ended(). */
+  Result<void> resize_pool(uint64_t bytes);
+  /** Caches that other models' replies have in this one's pool go: it is about to change. */
+  void drop_draft_caches();
   /** The draft model goes: no more guesses by it. */
   void drop_draft();
   uint64_t kv_bytes_used() const;

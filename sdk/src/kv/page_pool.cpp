@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <numeric>
 #include <string>
 
@@ -12,6 +13,7 @@ namespace banter::kv {
 
 namespace {
 
+constexpr size_t kSlabs = 32, kMostSlabs = 4096;
 constexpr int32_t kTokenStep = 16;  // page_tokens is a multiple of it
 constexpr size_t kStrideAlignment = 64;
 // The conversation whose memory geometry is chosen for: padding matters when they are long.
@@ -122,24 +124,88 @@ Result<std::unique_ptr<PagePool>> PagePool::create(ops::Backend& backend, std::v
                      std::to_string((stride * groups.size()) >> 10) + " KiB); give the conversations more memory"};
   }
   std::unique_ptr<PagePool> pool(new PagePool());  // the constructor is private
-  Result<void*> slab = backend.allocate(count * stride);
-  if (!slab) return slab.error();
   pool->backend_ = &backend;
-  pool->slab_ = static_cast<std::byte*>(*slab);
+  // Slabs of about a thirty-second of the pool: the grain in which it grows and shrinks.
+  while ((size_t{2} << pool->slab_shift_) * kSlabs <= count) ++pool->slab_shift_;
+  pool->slabs_.reserve(kMostSlabs);
   for (size_t g = 0; g < geometry.size(); ++g) {
-    pool->views_.push_back({pool->slab_, stride, geometry[g], static_cast<int32_t>(g)});
+    ops::KvPages view;
+    view.page_stride = stride;
+    view.geometry = geometry[g];
+    view.group = static_cast<int32_t>(g);
+    view.slabs = pool->slabs_.data();
+    view.slab_shift = pool->slab_shift_;
+    pool->views_.push_back(view);
   }
   if (!backend.is_host_memory()) pool->staging_.resize(stride);
   pool->groups_ = std::move(groups);
-  pool->references_.assign(count, 0);
-  pool->free_.reserve(count);
-  // Lowest ids are handed out first, so a short game session touches little of the slab.
-  for (size_t i = count; i > 0; --i) pool->free_.push_back(static_cast<PageId>(i - 1));
+  if (Result<void> added = pool->add_slabs(pool->pages_in(count * stride)); !added) return added.error();
   return pool;
 }
 
 PagePool::~PagePool() {
-  if (slab_ != nullptr) backend_->deallocate(slab_);
+  for (std::byte* slab : slabs_) backend_->deallocate(slab);
+}
+
+int32_t PagePool::pages_in(size_t bytes) const {
+  const size_t slab_bytes = page_stride() << slab_shift_;
+  const size_t slabs = std::clamp<size_t>(bytes / slab_bytes, 1, std::min(kMostSlabs, size_t{INT32_MAX} >> slab_shift_));
+  return static_cast<int32_t>(slabs << slab_shift_);
+}
+
+Result<void> PagePool::add_slabs(int32_t pages) {
+  const auto before = static_cast<size_t>(total_pages());
+  free_.reserve(static_cast<size_t>(pages));
+  references_.reserve(static_cast<size_t>(pages));
+  Result<void> outcome;
+  while (total_pages() < pages) {
+    Result<void*> slab = backend_->allocate(page_stride() << slab_shift_);
+    if (!slab) {
+      outcome = slab.error();
+      break;
+    }
+    slabs_.push_back(static_cast<std::byte*>(*slab));
+    references_.resize(slabs_.size() << slab_shift_, 0);
+  }
+  // Lowest ids are handed out first, so a short game session touches little of the memory.
+  std::vector<PageId> fresh;
+  for (size_t i = references_.size(); i > before; --i) fresh.push_back(static_cast<PageId>(i - 1));
+  free_.insert(free_.begin(), fresh.begin(), fresh.end());
+  return outcome;
+}
+
+void PagePool::drop_slabs(int32_t pages) {
+  std::erase_if(free_, [&](PageId page) { return page >= pages; });
+  references_.resize(static_cast<size_t>(pages));
+  while (slabs_.size() << slab_shift_ > static_cast<size_t>(pages)) {
+    backend_->deallocate(slabs_.back());
+    slabs_.pop_back();
+  }
+}
+
+Result<void> PagePool::resize(int32_t pages, std::vector<PageId>& moved) {
+  moved.assign(references_.size(), kNoPage);
+  if (pages >= total_pages()) return add_slabs(pages);
+  if (total_pages() - free_pages() > pages) {
+    return Error{BANTER_ERROR_INVALID_ARGUMENT, "more pages are held than the smaller pool has"};
+  }
+  std::erase_if(free_, [&](PageId page) { return page >= pages; });
+  for (PageId page = pages; page < total_pages(); ++page) {
+    int32_t& references = references_[static_cast<size_t>(page)];
+    if (references == 0) continue;
+    const PageId to = free_.back();
+    if (Result<void> copied = copy_page(page, to); !copied) {
+      for (PageId unused = pages; unused < total_pages(); ++unused) {
+        if (references_[static_cast<size_t>(unused)] == 0) free_.push_back(unused);
+      }
+      return copied;
+    }
+    free_.pop_back();
+    references_[static_cast<size_t>(to)] = std::exchange(references, 0);
+    moved[static_cast<size_t>(page)] = to;
+  }
+  drop_slabs(pages);
+  return {};
 }
 
 PageId PagePool::allocate() {

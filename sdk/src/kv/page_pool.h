@@ -1,4 +1,4 @@
-// One slab of fixed-size pages with reference counts: the KV cache of all characters of a model.
+// Fixed-size pages with reference counts: the KV cache of all characters of a model.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups);
 /** The pool. Used by the engine thread only; statistics getters too. */
 class PagePool {
  public:
-  /** Allocates a slab of budget_bytes / stride pages from the backend, which must outlive the pool.
+  /** Allocates budget_bytes / stride pages from the backend, which must outlive the pool.
    *  Errors: INVALID_ARGUMENT (no group, more than ops::kMaxKvGroups, a shape below 1, a companion that does not
    *  fit), UNSUPPORTED (page format, or a head size that it cannot hold),
    *  OUT_OF_MEMORY, BUDGET_EXCEEDED when not even one page per group fits. */
@@ -69,16 +69,28 @@ class PagePool {
   int32_t total_pages() const { return static_cast<int32_t>(references_.size()); }
   int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
   size_t page_stride() const { return views_[0].page_stride; }
+  /** How many pages there would be after resize() to this many bytes. */
+  int32_t pages_in(size_t bytes) const;
+  /** Grows or shrinks to `pages`, a result of pages_in(); contents are kept. Shrinking needs that no more than `pages` are
+   *  held, and moves those at the end to where there is room.
+   *  @param moved  [out] for every page there was: its new number, or kNoPage where it did not move. Every table that
+   *                names pages must be renumbered.
+   *  Errors: INVALID_ARGUMENT (too many held), OUT_OF_MEMORY (grown as far as there was memory), BACKEND; after an error
+   *  `moved` is as true. */
+  Result<void> resize(int32_t pages, std::vector<PageId>& moved);
   /** Most pages that a sequence holds at any time in all groups together while it grows to `tokens` tokens in chunks of
    *  at most `chunk`. */
   int32_t pages_for(int32_t tokens, int32_t chunk) const;
 
  private:
   PagePool() = default;
-  std::byte* address(PageId page) const { return slab_ + static_cast<size_t>(page) * page_stride(); }
+  std::byte* address(PageId page) const { return views_[0].page(page); }
+  Result<void> add_slabs(int32_t pages);
+  void drop_slabs(int32_t pages);
 
   ops::Backend* backend_ = nullptr;
-  std::byte* slab_ = nullptr;
+  int32_t slab_shift_ = 0;           // log2 of the pages of a slab
+  std::vector<std::byte*> slabs_;    // never grows beyond what was reserved: views point into it
   std::vector<GroupSpec> groups_;
   std::vector<ops::KvPages> views_;
   std::vector<int32_t> references_;

@@ -297,6 +297,13 @@ int32_t PrefixIndex::cached_pages() const {
 }
 
 void PrefixIndex::renumber(std::span<const PageId> moved, int32_t pages) {
+  // Room for what a grown pool can hold.
+  const size_t widest = static_cast<size_t>(*std::max_element(page_tokens_.begin(), page_tokens_.end()) / kUnit);
+  const size_t capacity = std::min(kMostNodes, static_cast<size_t>(pages) * widest);
+  nodes_.reserve(capacity);
+  free_nodes_.reserve(capacity);
+  pages_.reserve(capacity * page_tokens_.size());
+  path_.reserve(capacity);
   std::vector<int32_t> nodes(static_cast<size_t>(pages), kNone);
   for (size_t page = 0; page < node_of_page_.size(); ++page) {
     const int32_t index = node_of_page_[page];

@@ -41,7 +41,7 @@ bool all_finite(ops::KvType type, std::span<const std::byte> bytes) {
 }
 
 std::byte* address_of(const ops::KvPages& pages, PageId page) {
-  return pages.slab + static_cast<size_t>(page) * pages.page_stride;
+  return pages.page(page);
 }
 
 /** Tokens that any sequence has computed when its oldest pages in use are those of `stored`: growing to it and back

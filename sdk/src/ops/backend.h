@@ -53,12 +53,21 @@ struct KvGeometry {
   }
 };
 
-/** A KV group in the pool's slab: page p starts at slab + p · page_stride. */
+/** A KV group's pages. They stand in slabs of 2^slab_shift pages each, so that a pool can grow and shrink; or all in one
+ *  (`slabs` null). */
 struct KvPages {
   std::byte* slab = nullptr;
   size_t page_stride = 0;  // ≥ geometry.page_bytes(), a multiple of 64; equal for all groups of a pool
   KvGeometry geometry;
   int32_t group = 0;  // index into StepSequence::page_tables
+  std::byte* const* slabs = nullptr;
+  int32_t slab_shift = 0;
+
+  std::byte* page(int32_t index) const {
+    std::byte* const start = slabs == nullptr ? slab : slabs[index >> slab_shift];
+    const int32_t within = slabs == nullptr ? index : index & ((1 << slab_shift) - 1);
+    return start + static_cast<size_t>(within) * page_stride;
+  }
 };
 
 /** A sequence's rows of this step. Token at position t of the sequence lives in page page_tables[group][t / page_tokens],

@@ -99,7 +99,7 @@ std::byte* ReferenceBackend::kv_vector(const KvPages& kv, const StepSequence& se
     missing_page_.store(true, std::memory_order_relaxed);
     return nullptr;
   }
-  return kv.slab + static_cast<size_t>(table[index]) * kv.page_stride + geometry.offset(layer, value, head) +
+  return kv.page(table[index]) + geometry.offset(layer, value, head) +
          static_cast<size_t>(t % geometry.page_tokens) * kv_vector_bytes(geometry.type, geometry.head_dim);
 }
 

@@ -1,0 +1,116 @@
+// The memory budget changes while characters talk.
+#include <gtest/gtest.h>
+
+#include "engine/test_host.h"
+
+namespace banter::test {
+namespace {
+
+constexpr uint64_t kBytesPerToken = 512;  // 2 layers of 2 heads of 16 in F32
+
+Ask sampled(int i) {
+  Ask ask(60, kGoOn);
+  ask.sampling.temperature = 0.9f;
+  ask.sampling.seed = static_cast<uint64_t>(i);
+  ask.config.priority = i % 8;
+  return ask;
+}
+
+std::string persona(int i) {
+  return "The village of Ash lies between two rivers. You are villager number " + std::to_string(i) + ".";
+}
+
+std::vector<std::vector<int32_t>> talk(Host& host, banter_model* model, const std::function<void(int)>& meanwhile) {
+  std::vector<banter_request_id> requests;
+  for (int i = 0; i < 8; ++i) {
+    banter_npc* const npc = host.npc(model, persona(i).c_str());
+    for (int turn = 0; turn < 3; ++turn) requests.push_back(say(npc, "And then?", sampled(i)));
+  }
+  std::vector<std::vector<int32_t>> replies;
+  int round = 0;
+  for (const banter_request_id request : requests) {
+    host.pump_until([&] {
+      meanwhile(round++);
+      return host.outcomes[request].kind != 0;
+    });
+    const Outcome outcome = host.finish(request);
+    EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
+    EXPECT_EQ(outcome.terminals, 1);
+    replies.push_back(outcome.tokens);
+  }
+  return replies;
+}
+
+void context(banter_model_config& c) {
+  c.context_tokens = 512;
+  c.kv_budget_bytes = 4096 * kBytesPerToken;
+}
+
+TEST(Budget, ShrinkingAndGrowingChangesNoReply) {
+  for (const uint32_t window : {0u, 48u}) {
+    TinyModelOptions options;
+    options.window = window;
+    const auto bytes = tiny_model(options);
+    std::vector<std::vector<int32_t>> expected;
+    {
+      Host host;
+      expected = talk(host, host.load(bytes, context), [](int) {});
+    }
+    for (const uint64_t swap : {uint64_t{0}, uint64_t{1} << 20}) {
+      Host host([&](banter_engine_config& c) { c.swap_budget_bytes = swap; });
+      banter_model* const model = host.load(bytes, context);
+      const uint64_t weights = host.statistics().weight_bytes;
+      const auto replies = talk(host, model, [&](int round) {
+        const uint64_t tokens[] = {700, 4096, 520, 1500, 9000, 600};
+        ASSERT_EQ(banter_engine_set_budget(host.engine, weights + tokens[round % 6] * kBytesPerToken), BANTER_OK);
+      });
+      EXPECT_EQ(replies, expected) << "window " << window << " swap " << swap;
+    }
+  }
+}
+
+TEST(Budget, TheFiguresFollow) {
+  const auto bytes = tiny_model();
+  Host host;
+  banter_model* const model = host.load(bytes, context);
+  const banter_engine_statistics before = host.statistics();
+  ASSERT_EQ(banter_engine_set_budget(host.engine, before.weight_bytes + before.kv_bytes_total / 2), BANTER_OK);
+  EXPECT_TRUE(host.pump_until([&] {
+    const uint64_t total = host.statistics().kv_bytes_total;
+    return total <= before.kv_bytes_total / 2 && total > before.kv_bytes_total / 3;
+  }));
+  ASSERT_EQ(banter_engine_set_budget(host.engine, before.weight_bytes + before.kv_bytes_total * 2), BANTER_OK);
+  EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total > before.kv_bytes_total * 3 / 2; }));
+  ASSERT_EQ(banter_engine_set_budget(host.engine, 0), BANTER_OK);
+  EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total == before.kv_bytes_total; }));
+  banter_model_release(model);
+  EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total == 0; }));
+}
+
+TEST(Budget, WhatFitsNoMoreEndsWithAReason) {
+  const auto bytes = tiny_model();
+  Host host([](banter_engine_config& c) { c.step_tokens = 32; });
+  banter_model* const model = host.load(bytes, context);
+  const uint64_t weights = host.statistics().weight_bytes;
+  const banter_request_id talking = complete(model, std::string(300, 'x'), Ask(0, kGoOn));
+  ASSERT_TRUE(host.pump_until([&] { return !host.outcomes[talking].text.empty(); }));
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+  const banter_request_id waiting = complete(model, std::string(400, 'y'), Ask(10, kGoOn));
+  const banter_request_id small = complete(model, "short", Ask(10, kGoOn));
+  ASSERT_EQ(banter_engine_set_budget(host.engine, weights + 1), BANTER_OK);
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+  const Outcome cut = host.finish(talking);
+  EXPECT_EQ(cut.kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(cut.reason, BANTER_FINISH_CONTEXT);
+  EXPECT_EQ(host.finish(waiting).kind, BANTER_EVENT_FAILED);
+  EXPECT_EQ(host.finish(small).kind, BANTER_EVENT_DONE);
+  ASSERT_EQ(banter_engine_set_budget(host.engine, 0), BANTER_OK);
+  EXPECT_EQ(host.finish(complete(model, std::string(400, 'y'), Ask(10, kGoOn))).kind, BANTER_EVENT_DONE);
+}
+
+TEST(Budget, NoEngineIsAnError) {
+  EXPECT_EQ(banter_engine_set_budget(nullptr, 1), BANTER_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace banter::test
