@@ -184,9 +184,10 @@ bool open_for_npcs(EngineSession& session, const NpcBenchOptions& options, uint3
     std::fprintf(stderr, "banter bench: %s\n", file.error().message.c_str());
     return false;
   }
-  // Room for everyone, and for the prompts of the measurement before until they are dropped.
+  // Room for everyone, and for the prompts of the measurement before until they are dropped; in float32 at most.
   const ModelReport report = analyse(*file);
-  if (report.kv) engine.kv_budget_bytes = (most + 1) * report.kv->sequence_bytes(kKvFormats[0], tokens + 16) * 5 / 4;
+  if (report.kv)
+    engine.kv_budget_bytes = (most + 1) * report.kv->sequence_bytes(ops::KvType::kF32, tokens + 16) * 5 / 4;
   if (engine.context == 0) engine.context = tokens;
   engine.max_requests = std::max(256u, 2 * most);
   return session.open(engine);

@@ -102,6 +102,7 @@ int bench_through_engine(const banter::tools::ModelOptions& model, banter::tools
   o.engine.model = model.model;
   o.engine.backend = model.backend;
   o.engine.threads = model.threads;
+  o.engine.kv = model.kv;
   return o.frame_budget_ms > 0 ? banter::tools::bench_frames(o) : banter::tools::bench_npcs(o);
 }
 

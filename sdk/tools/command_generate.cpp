@@ -162,6 +162,10 @@ int command_generate(int argc, char** argv) {
   if (crowd.failed()) return 1;
   if (o.json) {
     Json json = to_json(reply, session);
+    if (!o.engine.speculate.empty()) {
+      json["speculation"] = {{"drafted_tokens", reply.statistics.drafted_tokens},
+                             {"accepted_tokens", reply.statistics.accepted_tokens}};
+    }
     if (o.crowd > 0) json["crowd"] = {{"count", o.crowd}, {"tokens", crowd.tokens()}, {"ended", crowd.ended()}};
     std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {

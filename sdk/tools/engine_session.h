@@ -20,7 +20,7 @@ struct EngineOptions {
   uint32_t context = 0;
   std::string kv;  // "": as suits the model
   bool verbose = false;
-  std::string trace;  // file for a timeline; "": none
+  std::string trace;      // file for a timeline; "": none
   uint32_t chunk = 0;     // tokens of one step; 0: the engine's default
   std::string speculate;  // "": none, "ngram", or the path of a draft model
   uint32_t swap_mib = 0;  // host memory for pages that the pool has no room for

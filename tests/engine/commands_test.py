@@ -40,6 +40,9 @@ class Generate(unittest.TestCase):
                             ["--no-prefix-sharing"], ["--swap", 1], ["--crowd", 9, "--chunk", 5, "--speculate", "ngram"]):
                 found = self.reply(*sampler, *options)
                 self.assertEqual(found["output_ids"], alone["output_ids"], options)
+                if options == ["--speculate", MODEL] and sampler == ["--temp", "0"]:
+                    self.assertGreater(found["speculation"]["drafted_tokens"], 0)
+                    self.assertLessEqual(found["speculation"]["accepted_tokens"], found["speculation"]["drafted_tokens"])
                 if "--crowd" in options:
                     self.assertEqual(found["crowd"]["count"], options[1])
                     self.assertGreater(found["crowd"]["tokens"], 0)
