@@ -66,12 +66,12 @@ int main(int argc, char** argv) {
   }
   if (banter_engine_create(BANTER_API_VERSION, NULL, &engine) != BANTER_OK) return fail("no engine");
 
-  banter_model_config_init(&model_config);
+  banter_model_config_init(&model_config, sizeof model_config);
   model_config.path = argv[1];
   model_config.path_len = BANTER_ZERO_TERMINATED;
   if (banter_model_load(engine, &model_config, &model, NULL) != BANTER_OK) return fail("no model");
 
-  banter_npc_config_init(&npc_config);
+  banter_npc_config_init(&npc_config, sizeof npc_config);
   npc_config.persona =
       "You are Mira, the cheerful innkeeper of the Gilded Goose. A room costs 3 silver. Answer in one or "
       "two short sentences.";
@@ -79,9 +79,9 @@ int main(int argc, char** argv) {
   if (banter_npc_create(model, &npc_config, &mira) != BANTER_OK) return fail("no character");
 
   /* The model is still loading: the character answers when it is ready. */
-  banter_sampling_config_init(&sampling);
+  banter_sampling_config_init(&sampling, sizeof sampling);
   sampling.temperature = 0.0f;
-  banter_request_config_init(&request_config);
+  banter_request_config_init(&request_config, sizeof request_config);
   request_config.sampling = &sampling;
   request_config.max_tokens = 100;
   if (banter_npc_say(mira, words, BANTER_ZERO_TERMINATED, &request_config, &reply) != BANTER_OK)

@@ -50,7 +50,7 @@ constexpr Persona kCast[] = {
 /** Loads the model while a game would show its title screen. */
 bool load(banter_engine* engine, const char* path, banter_model** model) {
   banter_model_config config;
-  banter_model_config_init(&config);
+  banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
   config.context_tokens = 4096;
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
   }
 
   banter_engine_config config;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   config.thread_count = threads;
   banter_engine* engine = nullptr;
   if (banter_engine_create(BANTER_API_VERSION, &config, &engine) != BANTER_OK) {

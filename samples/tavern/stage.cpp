@@ -8,10 +8,10 @@ Stage::~Stage() {
 
 bool Stage::add(const std::string& name, const std::string& persona) {
   banter_sampling_config sampling;
-  banter_sampling_config_init(&sampling);
+  banter_sampling_config_init(&sampling, sizeof sampling);
   sampling.temperature = 0.0f;  // the same evening every time; a game would rather use the default
   banter_npc_config config;
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   config.persona = persona.data();
   config.persona_len = persona.size();
   config.sampling = &sampling;
@@ -27,7 +27,7 @@ bool Stage::add(const std::string& name, const std::string& persona) {
 
 bool Stage::ask(size_t speaker, const std::string& question, uint32_t max_tokens, uint32_t interrupt_after) {
   banter_request_config config;
-  banter_request_config_init(&config);
+  banter_request_config_init(&config, sizeof config);
   config.max_tokens = max_tokens;
   config.priority = 7;  // the player waits
   Line line;

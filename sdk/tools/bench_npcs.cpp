@@ -195,10 +195,10 @@ bool open_for_npcs(EngineSession& session, const NpcBenchOptions& options, uint3
 
 bool submit_tokens(EngineSession& session, const std::vector<int32_t>& tokens, uint32_t generate, Heard& heard) {
   banter_sampling_config sampling;
-  banter_sampling_config_init(&sampling);
+  banter_sampling_config_init(&sampling, sizeof sampling);
   sampling.temperature = 0;
   banter_request_config config;
-  banter_request_config_init(&config);
+  banter_request_config_init(&config, sizeof config);
   config.sampling = &sampling;
   config.max_tokens = generate;
   config.flags = BANTER_REQUEST_IGNORE_END;

@@ -34,7 +34,7 @@ int command_chat(int argc, char** argv) {
   banter::tools::EngineOptions options;
   std::string persona;
   banter_sampling_config sampling;
-  banter_sampling_config_init(&sampling);
+  banter_sampling_config_init(&sampling, sizeof sampling);
   uint32_t max_tokens = 0;
   banter::tools::ThinkingOptions thinking;
   add_engine_options(app, options);
@@ -48,7 +48,7 @@ int command_chat(int argc, char** argv) {
   banter::tools::EngineSession session;
   if (!session.open(options)) return 1;
   banter_npc_config config;
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   config.persona = persona.empty() ? nullptr : persona.data();
   config.persona_len = persona.size();
   config.sampling = &sampling;
@@ -71,7 +71,7 @@ int command_chat(int argc, char** argv) {
     }
     g_interrupted = false;
     banter_request_config request_config;
-    banter_request_config_init(&request_config);
+    banter_request_config_init(&request_config, sizeof request_config);
     request_config.max_tokens = max_tokens;
     thinking.apply(request_config);
     banter_request_id request = 0;

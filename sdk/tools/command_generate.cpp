@@ -69,7 +69,7 @@ std::vector<const char*> pointers(const std::vector<std::string>& strings) {
 banter_result submit(EngineSession& session, const Options& o, banter_npc** npc, banter_request_id* request) {
   const std::vector<const char*> stop = pointers(o.stop), ban = pointers(o.ban);
   banter_request_config config;
-  banter_request_config_init(&config);
+  banter_request_config_init(&config, sizeof config);
   config.max_tokens = o.max_tokens;
   config.sampling = &o.sampling;
   config.stop_strings = stop.data();
@@ -85,7 +85,7 @@ banter_result submit(EngineSession& session, const Options& o, banter_npc** npc,
     return banter_model_complete(session.model(), o.prompt.data(), o.prompt.size(), &config, request);
   }
   banter_npc_config npc_config;
-  banter_npc_config_init(&npc_config);
+  banter_npc_config_init(&npc_config, sizeof npc_config);
   if (!o.system.empty()) {
     npc_config.persona = o.system.data();
     npc_config.persona_len = o.system.size();
@@ -129,7 +129,7 @@ int command_generate(int argc, char** argv) {
   CLI::App app{"Answers one prompt with the model's chat template, or continues a text (--raw) or tokens (--ids).",
                "banter generate"};
   Options o;
-  banter_sampling_config_init(&o.sampling);
+  banter_sampling_config_init(&o.sampling, sizeof o.sampling);
   add_options(app, o);
   CLI11_PARSE(app, argc, argv);
   if (o.ids.empty() && o.prompt.empty()) {

@@ -31,7 +31,7 @@ bool Crowd::join(uint32_t count) {
     Member member;
     if (below(2) == 0) {
       banter_npc_config config;
-      banter_npc_config_init(&config);
+      banter_npc_config_init(&config, sizeof config);
       const std::string persona = words(1 + below(std::min(most_words_, 64u)));
       config.persona = persona.data();
       config.persona_len = persona.size();
@@ -83,7 +83,7 @@ std::string Crowd::words(uint32_t count) {
 
 banter_sampling_config Crowd::draw_sampling() {
   banter_sampling_config sampling;
-  banter_sampling_config_init(&sampling);
+  banter_sampling_config_init(&sampling, sizeof sampling);
   sampling.seed = random_();
   sampling.temperature = below(3) == 0 ? 0.0f : between(0.2f, 1.6f);
   sampling.top_k = static_cast<int32_t>(below(80));
@@ -100,7 +100,7 @@ banter_sampling_config Crowd::draw_sampling() {
 bool Crowd::talk(Member& member) {
   const banter_sampling_config sampling = draw_sampling();
   banter_request_config config;
-  banter_request_config_init(&config);
+  banter_request_config_init(&config, sizeof config);
   config.sampling = &sampling;
   config.max_tokens = 1 + below(96);
   config.priority = static_cast<int32_t>(below(8));

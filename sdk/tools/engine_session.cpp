@@ -104,7 +104,7 @@ bool EngineSession::open(const EngineOptions& options) {
   static bool verbose = false;
   verbose = options.verbose;
   banter_engine_config config;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   config.backend = options.backend == "cpu"         ? BANTER_BACKEND_CPU
                    : options.backend == "reference" ? BANTER_BACKEND_REFERENCE
                                                     : BANTER_BACKEND_AUTO;
@@ -141,7 +141,7 @@ banter_kv_type EngineSession::kv_type(const std::string& name) {
 bool EngineSession::load(const EngineOptions& options, const std::string& path, banter_model* draft,
                          banter_model** model) {
   banter_model_config config;
-  banter_model_config_init(&config);
+  banter_model_config_init(&config, sizeof config);
   config.path = path.data();
   config.path_len = path.size();
   config.context_tokens = options.context;

@@ -28,7 +28,7 @@ class Border : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(banter_engine_create(BANTER_API_VERSION, nullptr, &engine), BANTER_OK) << message();
     banter_model_config config;
-    banter_model_config_init(&config);
+    banter_model_config_init(&config, sizeof config);
     config.path = "/absent/model.gguf";
     config.path_len = BANTER_ZERO_TERMINATED;
     ASSERT_EQ(banter_model_load(engine, &config, &model, nullptr), BANTER_OK) << message();
@@ -104,22 +104,22 @@ TEST(Library, TheFunctionTableIsComplete) {
 }
 
 TEST(Library, InitFunctionsTakeNullAndFillTheSize) {
-  banter_engine_config_init(nullptr);
-  banter_model_config_init(nullptr);
-  banter_npc_config_init(nullptr);
-  banter_sampling_config_init(nullptr);
-  banter_request_config_init(nullptr);
-  banter_save_config_init(nullptr);
-  banter_load_config_init(nullptr);
+  banter_engine_config_init(nullptr, sizeof(banter_engine_config));
+  banter_model_config_init(nullptr, sizeof(banter_model_config));
+  banter_npc_config_init(nullptr, sizeof(banter_npc_config));
+  banter_sampling_config_init(nullptr, sizeof(banter_sampling_config));
+  banter_request_config_init(nullptr, sizeof(banter_request_config));
+  banter_save_config_init(nullptr, sizeof(banter_save_config));
+  banter_load_config_init(nullptr, sizeof(banter_load_config));
   banter_sampling_config sampling;
   std::memset(&sampling, 0xAB, sizeof sampling);
-  banter_sampling_config_init(&sampling);
+  banter_sampling_config_init(&sampling, sizeof sampling);
   EXPECT_EQ(sampling.struct_size, sizeof sampling);
   EXPECT_FLOAT_EQ(sampling.temperature, 0.7f);
   EXPECT_EQ(sampling.penalty_last_tokens, 64);
   banter_request_config request;
   std::memset(&request, 0xAB, sizeof request);
-  banter_request_config_init(&request);
+  banter_request_config_init(&request, sizeof request);
   EXPECT_EQ(request.struct_size, sizeof request);
   EXPECT_EQ(request.priority, BANTER_PRIORITY_DEFAULT);
   EXPECT_EQ(request.flags, 0u);
@@ -165,7 +165,7 @@ TEST(EngineCreate, RefusesWhatItMust) {
   };
   for (const Case& c : cases) {
     banter_engine_config config;
-    banter_engine_config_init(&config);
+    banter_engine_config_init(&config, sizeof config);
     c.spoil(config);
     EXPECT_EQ(banter_engine_create(BANTER_API_VERSION, &config, &engine), c.code) << c.named;
     EXPECT_EQ(engine, nullptr);
@@ -178,7 +178,7 @@ TEST(EngineCreate, StructsOfOlderAndNewerCallers) {
   banter_engine* engine = nullptr;
   // Older: fields behind its size are not read.
   banter_engine_config config;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   std::memset(reinterpret_cast<char*>(&config) + 24, 0xEE, sizeof config - 24);
   for (const uint32_t size : {8u, 16u, 24u}) {
     config.struct_size = size;
@@ -191,7 +191,7 @@ TEST(EngineCreate, StructsOfOlderAndNewerCallers) {
     unsigned char tail[40];
   } newer;
   std::memset(&newer, 0, sizeof newer);
-  banter_engine_config_init(&newer.config);
+  banter_engine_config_init(&newer.config, sizeof newer.config);
   newer.config.struct_size = sizeof newer;
   EXPECT_EQ(banter_engine_create(BANTER_API_VERSION, &newer.config, &engine), BANTER_OK);
   banter_engine_destroy(engine);
@@ -317,7 +317,7 @@ TEST_F(Border, RequestConfigsAreChecked) {
   };
   for (const Case& c : cases) {
     banter_request_config config;
-    banter_request_config_init(&config);
+    banter_request_config_init(&config, sizeof config);
     c.spoil(config);
     EXPECT_INVALID(banter_npc_say(npc, "x", 1, &config, &request), c.named);
     EXPECT_EQ(request, 0u);
@@ -377,14 +377,14 @@ TEST_F(Border, SamplingConfigsAreChecked) {
   };
   for (const Case& c : cases) {
     banter_sampling_config sampling;
-    banter_sampling_config_init(&sampling);
+    banter_sampling_config_init(&sampling, sizeof sampling);
     c.spoil(sampling);
     banter_request_config config;
-    banter_request_config_init(&config);
+    banter_request_config_init(&config, sizeof config);
     config.sampling = &sampling;
     EXPECT_INVALID(banter_npc_say(npc, "x", 1, &config, &request), c.named);
     banter_npc_config npc_config;
-    banter_npc_config_init(&npc_config);
+    banter_npc_config_init(&npc_config, sizeof npc_config);
     npc_config.sampling = &sampling;
     banter_npc* none = npc;
     EXPECT_INVALID(banter_npc_create(model, &npc_config, &none), c.named);
@@ -448,7 +448,7 @@ TEST_F(Border, ModelAndNpcConfigsAreChecked) {
   };
   for (const Case& c : cases) {
     banter_model_config config;
-    banter_model_config_init(&config);
+    banter_model_config_init(&config, sizeof config);
     config.path = "/absent";
     config.path_len = BANTER_ZERO_TERMINATED;
     c.spoil(config);
@@ -460,7 +460,7 @@ TEST_F(Border, ModelAndNpcConfigsAreChecked) {
   }
   EXPECT_INVALID(banter_model_load(engine, nullptr, &model, nullptr), "config");
   banter_npc_config config;
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   config.flags = 1;
   banter_npc* none = nullptr;
   ASSERT_EQ(banter_npc_create(nullptr, nullptr, &none), BANTER_ERROR_INVALID_ARGUMENT);
@@ -469,16 +469,16 @@ TEST_F(Border, ModelAndNpcConfigsAreChecked) {
 TEST_F(Border, NpcConfigsAreChecked) {
   banter_npc* none = npc;
   banter_npc_config config;
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   config.flags = 1;
   EXPECT_INVALID(banter_npc_create(model, &config, &none), "flags");
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   config.context_tokens = 5;
   EXPECT_INVALID(banter_npc_create(model, &config, &none), "context_tokens");
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   config.persona_len = 5;
   EXPECT_INVALID(banter_npc_create(model, &config, &none), "persona");
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   config.persona = "\xFE";
   config.persona_len = 1;
   EXPECT_INVALID(banter_npc_create(model, &config, &none), "persona");
@@ -510,7 +510,7 @@ TEST_F(Border, OutStructsKeepTheCallersSize) {
 
 TEST(Validate, RefusedCallsAreLoggedWhereAsked) {
   banter_engine_config config;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   std::vector<std::string> lines;
   config.flags = BANTER_ENGINE_VALIDATE;
   config.log_user_data = &lines;
@@ -526,6 +526,26 @@ TEST(Validate, RefusedCallsAreLoggedWhereAsked) {
   EXPECT_EQ(lines[0].rfind("banter_poll: ", 0), 0u) << lines[0];
   EXPECT_NE(lines[1].find("events"), std::string::npos) << lines[1];
   banter_engine_destroy(engine);
+}
+
+TEST(Configs, AreFilledToTheCallersSizeAndNoFurther) {
+  // A caller compiled with an older header has a smaller struct, with something else behind it.
+  struct {
+    banter_request_config config;
+    unsigned char behind[16];
+  } memory;
+  std::memset(&memory, 0xAB, sizeof memory);
+  constexpr size_t kOlder = offsetof(banter_request_config, deadline_ms);
+  banter_request_config_init(&memory.config, kOlder);
+  EXPECT_EQ(memory.config.struct_size, kOlder);
+  EXPECT_EQ(memory.config.priority, BANTER_PRIORITY_DEFAULT);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&memory);
+  for (size_t i = kOlder; i < sizeof memory; ++i) ASSERT_EQ(bytes[i], 0xAB) << i;
+  // A newer one has a larger struct: what is not known here is 0.
+  std::memset(&memory, 0xAB, sizeof memory);
+  banter_request_config_init(&memory.config, sizeof memory);
+  EXPECT_EQ(memory.config.struct_size, sizeof memory);
+  for (const unsigned char byte : memory.behind) EXPECT_EQ(byte, 0);
 }
 
 }  // namespace

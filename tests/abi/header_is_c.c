@@ -9,7 +9,7 @@ int banter_header_is_c(void) {
   banter_event event;
   uint32_t count = 7;
   const banter_api* api = banter_get_api(BANTER_API_VERSION);
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   if (api == 0 || config.struct_size != sizeof config) return 1;
   if (api->engine_create(BANTER_API_VERSION, &config, &engine) != BANTER_OK) return 2;
   if (banter_poll(engine, &event, sizeof event, 1, &count) != BANTER_OK || count != 0) return 3;

@@ -107,7 +107,7 @@ struct Archive {
 
 banter_request_id load_from(Host& host, const banter_io& io, const std::string& path, banter_model** model) {
   banter_model_config config;
-  banter_model_config_init(&config);
+  banter_model_config_init(&config, sizeof config);
   config.path = path.data();
   config.path_len = path.size();
   config.io = &io;
@@ -179,7 +179,7 @@ TEST(Hostile, GarbageThenAGoodFile) {
 
   const std::string absent = folder.file("absent.gguf");
   banter_model_config config;
-  banter_model_config_init(&config);
+  banter_model_config_init(&config, sizeof config);
   config.path = absent.data();
   config.path_len = absent.size();
   banter_model* model = nullptr;
@@ -243,7 +243,7 @@ banter_event ending(banter_engine* engine, banter_request_id request, std::span<
 bool save_and_load(banter_engine* engine, banter_npc* npc) {
   static std::byte bytes[1 << 17];
   banter_save_config config;
-  banter_save_config_init(&config);
+  banter_save_config_init(&config, sizeof config);
   config.flags = BANTER_SAVE_KV_PAGES;
   banter_request_id request = 0;
   if (banter_npc_save(npc, &config, &request) != BANTER_OK) return false;
@@ -260,7 +260,7 @@ bool save_and_load(banter_engine* engine, banter_npc* npc) {
 /** Creates, loads, talks, saves, destroys; every call may fail, none may crash, and everything is given back. */
 bool whole_life(Arena& arena, const std::vector<std::byte>& bytes) {
   banter_engine_config config;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   config.thread_count = 1;
   arena.give_to(config);
   banter_engine* engine = nullptr;
@@ -272,7 +272,7 @@ bool whole_life(Arena& arena, const std::vector<std::byte>& bytes) {
   }
   bool good = false;
   banter_model_config model_config;
-  banter_model_config_init(&model_config);
+  banter_model_config_init(&model_config, sizeof model_config);
   model_config.memory = bytes.data();
   model_config.memory_bytes = bytes.size();
   banter_model* model = nullptr;

@@ -145,7 +145,7 @@ TEST(KvTypes, UnknownTypesAreRefused) {
   Host host;
   for (const banter_kv_type type : {-1, 6, 1000}) {
     banter_model_config config;
-    banter_model_config_init(&config);
+    banter_model_config_init(&config, sizeof config);
     config.memory = bytes.data();
     config.memory_bytes = bytes.size();
     config.kv_type = type;

@@ -170,7 +170,7 @@ TEST(Many, FullQueuesAreBusyAndThenWorkAgain) {
   EXPECT_NE(std::string(banter_last_error_message()).find("max_requests"), std::string::npos);
   banter_model* another = nullptr;
   banter_model_config config;
-  banter_model_config_init(&config);
+  banter_model_config_init(&config, sizeof config);
   config.memory = bytes.data();
   config.memory_bytes = bytes.size();
   EXPECT_EQ(banter_model_load(host.engine, &config, &another, nullptr), BANTER_ERROR_BUSY);

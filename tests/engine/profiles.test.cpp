@@ -35,7 +35,7 @@ void flatc(const std::string& arguments) {
 
 dialogue::Profile read(const Bytes& bytes) {
   banter_sampling_config defaults;
-  banter_sampling_config_init(&defaults);
+  banter_sampling_config_init(&defaults, sizeof defaults);
   auto profile = dialogue::read_profile(bytes, defaults);
   EXPECT_TRUE(profile) << profile.error().message;
   return profile ? std::move(*profile) : dialogue::Profile();
@@ -120,7 +120,7 @@ TEST(Profiles, SchemaDefaultsAreTheLibrarys) {
   const dialogue::Profile profile = read(maker.with_sampling([](auto&) {}));
   EXPECT_TRUE(profile.has_sampling);
   banter_sampling_config defaults;
-  banter_sampling_config_init(&defaults);
+  banter_sampling_config_init(&defaults, sizeof defaults);
   banter_sampling_config of_profile = profile.sampling;
   of_profile.logit_bias_tokens = nullptr;
   of_profile.logit_bias_values = nullptr;
@@ -150,7 +150,7 @@ class ProfileNpc : public testing::Test {
 
 TEST_F(ProfileNpc, IsTheCharacterThatTheConfigMakes) {
   banter_sampling_config sampling;
-  banter_sampling_config_init(&sampling);
+  banter_sampling_config_init(&sampling, sizeof sampling);
   sampling.seed = 99;
   sampling.temperature = 1.3f;
   const int32_t bias_token = 'e';
@@ -187,7 +187,7 @@ TEST_F(ProfileNpc, IsTheCharacterThatTheConfigMakes) {
     Outcome outcomes[2];
     for (banter_npc* npc : {by_config, by_profile}) {
       banter_request_config config;
-      banter_request_config_init(&config);
+      banter_request_config_init(&config, sizeof config);
       config.max_tokens = 40;
       config.flags = kGoOn | BANTER_REQUEST_REPORT_PROMPT;
       banter_request_id request = 0;

@@ -27,7 +27,7 @@ using Replies = std::vector<std::vector<int32_t>>;
 
 banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes) {
   banter_model_config config;
-  banter_model_config_init(&config);
+  banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
   config.context_tokens = 512;

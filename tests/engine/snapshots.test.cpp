@@ -438,9 +438,9 @@ TEST_F(Snapshots, ArgumentsAreChecked) {
   banter_npc* const npc = host.npc(model);
   banter_request_id request = 7;
   banter_save_config to_save;
-  banter_save_config_init(&to_save);
+  banter_save_config_init(&to_save, sizeof to_save);
   banter_load_config to_load;
-  banter_load_config_init(&to_load);
+  banter_load_config_init(&to_load, sizeof to_load);
   EXPECT_EQ(banter_npc_save(npc, &to_save, nullptr), BANTER_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(banter_npc_save(nullptr, &to_save, &request), BANTER_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(request, 0u);

@@ -236,7 +236,7 @@ TEST(Speculation, WrongConfigurationsAreRefused) {
   banter_model* const foreign = elsewhere.load(bytes);
   const auto code = [&](banter_speculation speculation, banter_model* draft) {
     banter_model_config config;
-    banter_model_config_init(&config);
+    banter_model_config_init(&config, sizeof config);
     config.memory = bytes.data();
     config.memory_bytes = bytes.size();
     config.speculation = speculation;

@@ -46,7 +46,7 @@ class Host {
  public:
   explicit Host(const std::function<void(banter_engine_config&)>& change = nullptr) {
     banter_engine_config config;
-    banter_engine_config_init(&config);
+    banter_engine_config_init(&config, sizeof config);
     config.thread_count = 1;
     config.flags = BANTER_ENGINE_NORMAL_PRIORITY;
     if (change) change(config);
@@ -60,7 +60,7 @@ class Host {
   banter_request_id start_load(const std::vector<std::byte>& bytes, banter_model** model,
                                const std::function<void(banter_model_config&)>& change = nullptr) {
     banter_model_config config;
-    banter_model_config_init(&config);
+    banter_model_config_init(&config, sizeof config);
     config.memory = bytes.data();
     config.memory_bytes = bytes.size();
     if (change) change(config);
@@ -78,7 +78,7 @@ class Host {
   banter_npc* npc(banter_model* model, const char* persona = "You are Mira.",
                   const std::function<void(banter_npc_config&)>& change = nullptr) {
     banter_npc_config config;
-    banter_npc_config_init(&config);
+    banter_npc_config_init(&config, sizeof config);
     config.persona = persona;
     config.persona_len = BANTER_ZERO_TERMINATED;
     if (change) change(config);
@@ -179,8 +179,8 @@ struct Ask {
     return *this;
   }
   explicit Ask(uint32_t max_tokens = 16, uint32_t flags = 0) {
-    banter_request_config_init(&config);
-    banter_sampling_config_init(&sampling);
+    banter_request_config_init(&config, sizeof config);
+    banter_sampling_config_init(&sampling, sizeof sampling);
     sampling.temperature = 0;
     config.max_tokens = max_tokens;
     config.flags = flags;
@@ -210,7 +210,7 @@ inline banter_request_id say(banter_npc* npc, const std::string& text, Ask ask =
 }
 inline banter_request_id save(banter_npc* npc, uint32_t flags = 0) {
   banter_save_config config;
-  banter_save_config_init(&config);
+  banter_save_config_init(&config, sizeof config);
   config.flags = flags;
   banter_request_id request = 0;
   EXPECT_EQ(banter_npc_save(npc, &config, &request), BANTER_OK) << banter_last_error_message();
@@ -218,7 +218,7 @@ inline banter_request_id save(banter_npc* npc, uint32_t flags = 0) {
 }
 inline banter_request_id load(banter_npc* npc, const std::vector<std::byte>& bytes, uint32_t flags = 0) {
   banter_load_config config;
-  banter_load_config_init(&config);
+  banter_load_config_init(&config, sizeof config);
   config.flags = flags;
   banter_request_id request = 0;
   EXPECT_EQ(banter_npc_load(npc, bytes.data(), bytes.size(), &config, &request), BANTER_OK)

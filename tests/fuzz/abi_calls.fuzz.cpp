@@ -108,7 +108,7 @@ struct Game {
 
   banter_sampling_config sampling() {
     banter_sampling_config config;
-    banter_sampling_config_init(&config);
+    banter_sampling_config_init(&config, sizeof config);
     config.seed = in.byte();
     config.temperature = static_cast<float>(in.below(24)) / 8 - 0.25f;  // sometimes out of range
     config.top_k = static_cast<int32_t>(in.below(40)) - 1;
@@ -128,7 +128,7 @@ struct Game {
     const int32_t stop_tokens[] = {static_cast<int32_t>(in.byte()), -5};
     const banter_sampling_config chain = sampling();
     banter_request_config config;
-    banter_request_config_init(&config);
+    banter_request_config_init(&config, sizeof config);
     config.flags = in.below(4) == 0 ? in.byte() : static_cast<uint32_t>(BANTER_REQUEST_IGNORE_END);
     config.max_tokens = 1 + in.below(20);
     config.priority = static_cast<int32_t>(in.below(9));
@@ -177,7 +177,7 @@ struct Game {
     if (models.size() >= 3) return;
     const std::vector<std::byte>& bytes = model_bytes(in.byte());
     banter_model_config config;
-    banter_model_config_init(&config);
+    banter_model_config_init(&config, sizeof config);
     config.memory = bytes.data();
     config.memory_bytes = bytes.size();
     config.context_tokens = in.below(3) == 0 ? in.byte() : 0;
@@ -198,7 +198,7 @@ struct Game {
     const std::string persona = in.text();
     const banter_sampling_config chain = sampling();
     banter_npc_config config;
-    banter_npc_config_init(&config);
+    banter_npc_config_init(&config, sizeof config);
     config.persona = persona.data();
     config.persona_len = persona.size();
     config.context_tokens = in.below(3) == 0 ? in.byte() : 0;
@@ -215,14 +215,14 @@ struct Game {
     banter_request_id request = 0;
     if (in.below(2) == 0 || snapshot.empty()) {
       banter_save_config config;
-      banter_save_config_init(&config);
+      banter_save_config_init(&config, sizeof config);
       config.flags = in.below(3);
       return accepted(banter_npc_save(pick(npcs), &config, &request), request);
     }
     std::vector<std::byte> bytes = snapshot;
     if (in.below(2) == 0) bytes[in.word() % bytes.size()] = static_cast<std::byte>(in.byte());
     banter_load_config config;
-    banter_load_config_init(&config);
+    banter_load_config_init(&config, sizeof config);
     config.flags = in.below(3);
     accepted(banter_npc_load(pick(npcs), bytes.data(), bytes.size(), &config, &request), request);
   }
@@ -328,7 +328,7 @@ struct Game {
 
   bool open_engine() {
     banter_engine_config config;
-    banter_engine_config_init(&config);
+    banter_engine_config_init(&config, sizeof config);
     config.thread_count = 1;
     config.flags = BANTER_ENGINE_NORMAL_PRIORITY;
     config.max_requests = 1 + in.below(12);

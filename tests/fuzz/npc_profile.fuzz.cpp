@@ -24,7 +24,7 @@ struct Game {
   Game() {
     require(banter_engine_create(BANTER_API_VERSION, nullptr, &engine) == BANTER_OK, "no engine");
     banter_model_config config;
-    banter_model_config_init(&config);
+    banter_model_config_init(&config, sizeof config);
     config.path = "/absent/model.gguf";
     config.path_len = BANTER_ZERO_TERMINATED;
     require(banter_model_load(engine, &config, &model, nullptr) == BANTER_OK, "no model");
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   banter_npc_destroy(npc);
 
   banter_sampling_config defaults;
-  banter_sampling_config_init(&defaults);
+  banter_sampling_config_init(&defaults, sizeof defaults);
   const auto profile = banter::dialogue::read_profile(std::as_bytes(std::span(data, size)), defaults);
   if (!profile) {
     require(code != BANTER_OK, "a character of a bad profile");

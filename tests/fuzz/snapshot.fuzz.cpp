@@ -26,11 +26,11 @@ void require(bool holds, const char* what) {
 struct Game {
   Game() {
     banter_engine_config config;
-    banter_engine_config_init(&config);
+    banter_engine_config_init(&config, sizeof config);
     config.thread_count = 1;
     require(banter_engine_create(BANTER_API_VERSION, &config, &engine) == BANTER_OK, "no engine");
     banter_model_config model_config;
-    banter_model_config_init(&model_config);
+    banter_model_config_init(&model_config, sizeof model_config);
     model_config.memory = file.data();
     model_config.memory_bytes = file.size();
     banter_request_id request = 0;
@@ -58,7 +58,7 @@ struct Game {
     require(loaded == static_cast<bool>(banter::dialogue::read_snapshot(bytes)), "loaded what cannot be read");
     if (!loaded) return;
     banter_request_config config;
-    banter_request_config_init(&config);
+    banter_request_config_init(&config, sizeof config);
     config.max_tokens = 2;
     require(banter_npc_say(npc, "x", 1, &config, &request) == BANTER_OK, "say");
     (void)end_of(request);  // a prompt may be too long, numbers may be mad; the engine goes on

@@ -53,9 +53,10 @@ BANTER_API const char* BANTER_CALL banter_last_error_message(void);
 /* ------------------------------------------------------------------ engine */
 
 /** Fills `config` with defaults and its size.
+ *  @param struct_size  sizeof *config, as the caller was compiled
  *  Thread safety: any thread.
  *  Since: 0.1.0 */
-BANTER_API void BANTER_CALL banter_engine_config_init(banter_engine_config* config);
+BANTER_API void BANTER_CALL banter_engine_config_init(banter_engine_config* config, size_t struct_size);
 
 /** Creates an engine and starts its thread. Returns at once: nothing is loaded yet.
  *  @param api_version  BANTER_API_VERSION, as the caller was compiled
@@ -184,9 +185,10 @@ BANTER_API banter_result BANTER_CALL banter_engine_trace_stop(banter_engine* eng
 /* ------------------------------------------------------------------ model */
 
 /** Fills `config` with defaults and its size.
+ *  @param struct_size  sizeof *config, as the caller was compiled
  *  Thread safety: any thread.
  *  Since: 0.1.0 */
-BANTER_API void BANTER_CALL banter_model_config_init(banter_model_config* config);
+BANTER_API void BANTER_CALL banter_model_config_init(banter_model_config* config, size_t struct_size);
 
 /** Starts to load a model on a thread of the engine; loads go one after another, replies of other models go on. Characters may be created and spoken to at once; they wait for it.
  *  Tells LOAD_PROGRESS, then MODEL_READY, FAILED or CANCELLED.
@@ -245,17 +247,20 @@ BANTER_API banter_result BANTER_CALL banter_model_complete_tokens(banter_model* 
 /* ------------------------------------------------------------------ npc */
 
 /** Fills `config` with defaults and its size.
+ *  @param struct_size  sizeof *config, as the caller was compiled
  *  Thread safety: any thread.
  *  Since: 0.1.0 */
-BANTER_API void BANTER_CALL banter_npc_config_init(banter_npc_config* config);
+BANTER_API void BANTER_CALL banter_npc_config_init(banter_npc_config* config, size_t struct_size);
 /** Fills `config` with defaults and its size.
+ *  @param struct_size  sizeof *config, as the caller was compiled
  *  Thread safety: any thread.
  *  Since: 0.1.0 */
-BANTER_API void BANTER_CALL banter_sampling_config_init(banter_sampling_config* config);
+BANTER_API void BANTER_CALL banter_sampling_config_init(banter_sampling_config* config, size_t struct_size);
 /** Fills `config` with defaults and its size.
+ *  @param struct_size  sizeof *config, as the caller was compiled
  *  Thread safety: any thread.
  *  Since: 0.1.0 */
-BANTER_API void BANTER_CALL banter_request_config_init(banter_request_config* config);
+BANTER_API void BANTER_CALL banter_request_config_init(banter_request_config* config, size_t struct_size);
 
 /** Creates a character. The model may still be loading.
  *  @param config   copied; NULL: no persona, defaults
@@ -317,13 +322,15 @@ BANTER_API banter_result BANTER_CALL banter_npc_create_from_profile(banter_model
                                                                     banter_npc** out_npc);
 
 /** Fills `config` with defaults and its size.
+ *  @param struct_size  sizeof *config, as the caller was compiled
  *  Thread safety: any thread.
  *  Since: 0.1.0 */
-BANTER_API void BANTER_CALL banter_save_config_init(banter_save_config* config);
+BANTER_API void BANTER_CALL banter_save_config_init(banter_save_config* config, size_t struct_size);
 /** Fills `config` with defaults and its size.
+ *  @param struct_size  sizeof *config, as the caller was compiled
  *  Thread safety: any thread.
  *  Since: 0.1.0 */
-BANTER_API void BANTER_CALL banter_load_config_init(banter_load_config* config);
+BANTER_API void BANTER_CALL banter_load_config_init(banter_load_config* config, size_t struct_size);
 
 /** Saves the conversation: persona, examples and turns. A request like a reply: it takes its place among the character's
  *  requests, so that it sees what the calls before it have done, and ends with SNAPSHOT (or CANCELLED, FAILED). The event's
@@ -363,14 +370,14 @@ typedef struct banter_api {
   const char*(BANTER_CALL* version_string)(void);
   const char*(BANTER_CALL* result_name)(banter_result);
   const char*(BANTER_CALL* last_error_message)(void);
-  void(BANTER_CALL* engine_config_init)(banter_engine_config*);
+  void(BANTER_CALL* engine_config_init)(banter_engine_config*, size_t);
   banter_result(BANTER_CALL* engine_create)(uint32_t, const banter_engine_config*, banter_engine**);
   void(BANTER_CALL* engine_destroy)(banter_engine*);
   banter_result(BANTER_CALL* poll)(banter_engine*, banter_event*, size_t, uint32_t, uint32_t*);
   banter_result(BANTER_CALL* wait)(banter_engine*, uint32_t);
   banter_result(BANTER_CALL* cancel)(banter_engine*, banter_request_id);
   banter_result(BANTER_CALL* engine_get_statistics)(banter_engine*, banter_engine_statistics*);
-  void(BANTER_CALL* model_config_init)(banter_model_config*);
+  void(BANTER_CALL* model_config_init)(banter_model_config*, size_t);
   banter_result(BANTER_CALL* model_load)(banter_engine*, const banter_model_config*, banter_model**,
                                          banter_request_id*);
   void(BANTER_CALL* model_release)(banter_model*);
@@ -380,9 +387,9 @@ typedef struct banter_api {
                                              banter_request_id*);
   banter_result(BANTER_CALL* model_complete_tokens)(banter_model*, const int32_t*, size_t, const banter_request_config*,
                                                     banter_request_id*);
-  void(BANTER_CALL* npc_config_init)(banter_npc_config*);
-  void(BANTER_CALL* sampling_config_init)(banter_sampling_config*);
-  void(BANTER_CALL* request_config_init)(banter_request_config*);
+  void(BANTER_CALL* npc_config_init)(banter_npc_config*, size_t);
+  void(BANTER_CALL* sampling_config_init)(banter_sampling_config*, size_t);
+  void(BANTER_CALL* request_config_init)(banter_request_config*, size_t);
   banter_result(BANTER_CALL* npc_create)(banter_model*, const banter_npc_config*, banter_npc**);
   void(BANTER_CALL* npc_destroy)(banter_npc*);
   banter_result(BANTER_CALL* npc_say)(banter_npc*, const char*, size_t, const banter_request_config*,
@@ -394,8 +401,8 @@ typedef struct banter_api {
   banter_result(BANTER_CALL* engine_set_cpu_share)(banter_engine*, float);
   banter_result(BANTER_CALL* engine_set_paused)(banter_engine*, uint32_t);
   banter_result(BANTER_CALL* npc_create_from_profile)(banter_model*, const void*, size_t, void*, banter_npc**);
-  void(BANTER_CALL* save_config_init)(banter_save_config*);
-  void(BANTER_CALL* load_config_init)(banter_load_config*);
+  void(BANTER_CALL* save_config_init)(banter_save_config*, size_t);
+  void(BANTER_CALL* load_config_init)(banter_load_config*, size_t);
   banter_result(BANTER_CALL* npc_save)(banter_npc*, const banter_save_config*, banter_request_id*);
   banter_result(BANTER_CALL* npc_load)(banter_npc*, const void*, size_t, const banter_load_config*, banter_request_id*);
   banter_result(BANTER_CALL* engine_get_metrics_json)(banter_engine*, char*, size_t, size_t*);

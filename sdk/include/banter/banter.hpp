@@ -88,37 +88,37 @@ inline bool is_terminal(const banter_event& event) noexcept {
 /** Configuration structs, filled with defaults. */
 inline banter_engine_config engine_config() noexcept {
   banter_engine_config config;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   return config;
 }
 inline banter_model_config model_config() noexcept {
   banter_model_config config;
-  banter_model_config_init(&config);
+  banter_model_config_init(&config, sizeof config);
   return config;
 }
 inline banter_npc_config npc_config() noexcept {
   banter_npc_config config;
-  banter_npc_config_init(&config);
+  banter_npc_config_init(&config, sizeof config);
   return config;
 }
 inline banter_request_config request_config() noexcept {
   banter_request_config config;
-  banter_request_config_init(&config);
+  banter_request_config_init(&config, sizeof config);
   return config;
 }
 inline banter_sampling_config sampling_config() noexcept {
   banter_sampling_config config;
-  banter_sampling_config_init(&config);
+  banter_sampling_config_init(&config, sizeof config);
   return config;
 }
 inline banter_save_config save_config() noexcept {
   banter_save_config config;
-  banter_save_config_init(&config);
+  banter_save_config_init(&config, sizeof config);
   return config;
 }
 inline banter_load_config load_config() noexcept {
   banter_load_config config;
-  banter_load_config_init(&config);
+  banter_load_config_init(&config, sizeof config);
   return config;
 }
 

@@ -119,7 +119,7 @@ BANTER_GAME_THREAD banter_result read_text(const char* name, const char* text, s
 BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* config, Sampling& out,
                                                const char* name) noexcept {
   banter_sampling_config c;
-  banter_sampling_config_init(&c);
+  banter_sampling_config_init(&c, sizeof c);
   if (config != nullptr) {
     if (const banter_result code = read_struct("banter_sampling_config", config, c)) return code;
   }
@@ -190,7 +190,7 @@ BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* con
 BANTER_GAME_THREAD banter_result read_request(const banter_request_config* config, uint32_t allowed_flags,
                                               engine::Submission& out) noexcept {
   banter_request_config c;
-  banter_request_config_init(&c);
+  banter_request_config_init(&c, sizeof c);
   if (config != nullptr) {
     if (const banter_result code = read_struct("banter_request_config", config, c)) return code;
   }

@@ -34,6 +34,16 @@ banter_result read_struct(const char* name, const T* in, T& out) noexcept {
   return BANTER_OK;
 }
 
+/** Fills a caller's struct of `struct_size` bytes, which may be an older or a newer version's, with defaults. */
+template <class T>
+void write_defaults(const T& defaults, T* to, size_t struct_size) noexcept {
+  if (to == nullptr || struct_size < sizeof(uint32_t)) return;
+  std::memset(static_cast<void*>(to), 0, struct_size);
+  std::memcpy(static_cast<void*>(to), &defaults, std::min(struct_size, sizeof(T)));
+  const auto size = static_cast<uint32_t>(struct_size);
+  std::memcpy(static_cast<void*>(to), &size, sizeof size);
+}
+
 /** Copies our figures into a struct of the caller's size, whose struct_size it keeps. */
 template <class T>
 banter_result write_struct(const char* name, const T& from, T* to) noexcept {

@@ -30,7 +30,7 @@ banter_result check_range(const char* field, T value, T low, T high) noexcept {
 
 banter_result read_config(const banter_engine_config* in, banter::engine::EngineConfig& out) noexcept {
   banter_engine_config c;
-  banter_engine_config_init(&c);
+  banter_engine_config_init(&c, sizeof c);
   if (in != nullptr) {
     if (const banter_result code = banter::api::read_struct("banter_engine_config", in, c)) return code;
   }
@@ -73,10 +73,8 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
 
 extern "C" {
 
-void BANTER_CALL banter_engine_config_init(banter_engine_config* config) {
-  if (config == nullptr) return;
-  *config = {};
-  config->struct_size = sizeof *config;
+void BANTER_CALL banter_engine_config_init(banter_engine_config* config, size_t struct_size) {
+  banter::api::write_defaults(banter_engine_config{}, config, struct_size);
 }
 
 banter_result BANTER_CALL banter_engine_create(uint32_t api_version, const banter_engine_config* config,

@@ -64,7 +64,7 @@ banter_result read_kv_type(banter_kv_type type, std::optional<banter::ops::KvTyp
 
 banter_result read_config(const banter_model_config* in, banter::engine::LoadSource& source,
                           banter::engine::LoadSettings& settings, banter_model_config& c) {
-  banter_model_config_init(&c);
+  banter_model_config_init(&c, sizeof c);
   if (const banter_result code = banter::api::read_struct("banter_model_config", in, c)) return code;
   if ((c.flags & ~uint32_t{BANTER_MODEL_NO_PREFIX_SHARING}) != 0 || c.reserved0 != 0 || c.reserved2 != 0) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
@@ -120,10 +120,8 @@ BANTER_GAME_THREAD banter_result submit(Caller& caller, banter_model* handle, co
 
 extern "C" {
 
-void BANTER_CALL banter_model_config_init(banter_model_config* config) {
-  if (config == nullptr) return;
-  *config = {};
-  config->struct_size = sizeof *config;
+void BANTER_CALL banter_model_config_init(banter_model_config* config, size_t struct_size) {
+  banter::api::write_defaults(banter_model_config{}, config, struct_size);
 }
 
 banter_result BANTER_CALL banter_model_load(banter_engine* handle, const banter_model_config* config,

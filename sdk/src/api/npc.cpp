@@ -11,10 +11,8 @@ using banter::api::guard;
 
 extern "C" {
 
-void BANTER_CALL banter_npc_config_init(banter_npc_config* config) {
-  if (config == nullptr) return;
-  *config = {};
-  config->struct_size = sizeof *config;
+void BANTER_CALL banter_npc_config_init(banter_npc_config* config, size_t struct_size) {
+  banter::api::write_defaults(banter_npc_config{}, config, struct_size);
 }
 
 banter_result BANTER_CALL banter_npc_create(banter_model* handle, const banter_npc_config* config,
@@ -25,7 +23,7 @@ banter_result BANTER_CALL banter_npc_create(banter_model* handle, const banter_n
     banter::engine::ModelObject* const model = banter::api::model_of(handle, caller);
     if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     banter_npc_config c;
-    banter_npc_config_init(&c);
+    banter_npc_config_init(&c, sizeof c);
     if (config != nullptr) {
       if (const banter_result code = banter::api::read_struct("banter_npc_config", config, c)) return code;
     }

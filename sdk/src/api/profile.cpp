@@ -22,7 +22,7 @@ banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* handle, c
     if (model == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     if (profile == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "profile is NULL.");
     banter_sampling_config defaults;
-    banter_sampling_config_init(&defaults);
+    banter_sampling_config_init(&defaults, sizeof defaults);
     auto read = banter::dialogue::read_profile({static_cast<const std::byte*>(profile), profile_size}, defaults);
     if (!read) return fail(read.error());
 

@@ -1,4 +1,5 @@
 // Requests: their options, and banter_cancel.
+#include "api/arguments.h"
 #include "api/guard.h"
 #include "api/handles.h"
 #include "banter/banter.h"
@@ -10,37 +11,35 @@ using banter::api::guard;
 
 extern "C" {
 
-void BANTER_CALL banter_sampling_config_init(banter_sampling_config* config) {
-  if (config == nullptr) return;
+void BANTER_CALL banter_sampling_config_init(banter_sampling_config* config, size_t struct_size) {
   const banter::engine::SamplingSettings d = banter::engine::default_sampling();
-  *config = {};
-  config->struct_size = sizeof *config;
-  config->seed = d.seed;
-  config->temperature = d.temperature;
-  config->top_k = d.top_k;
-  config->top_p = d.top_p;
-  config->min_p = d.min_p;
-  config->typical_p = d.typical_p;
-  config->repetition_penalty = d.repetition_penalty;
-  config->presence_penalty = d.presence_penalty;
-  config->frequency_penalty = d.frequency_penalty;
-  config->penalty_last_tokens = d.penalty_last_tokens;
-  config->dry_multiplier = d.dry_multiplier;
-  config->dry_base = d.dry_base;
-  config->dry_allowed_length = d.dry_allowed_length;
-  config->dry_last_tokens = d.dry_last_tokens;
-  config->xtc_probability = d.xtc_probability;
-  config->xtc_threshold = d.xtc_threshold;
-  config->mirostat = d.mirostat;
-  config->mirostat_tau = d.mirostat_tau;
-  config->mirostat_eta = d.mirostat_eta;
+  banter_sampling_config defaults{};
+  defaults.seed = d.seed;
+  defaults.temperature = d.temperature;
+  defaults.top_k = d.top_k;
+  defaults.top_p = d.top_p;
+  defaults.min_p = d.min_p;
+  defaults.typical_p = d.typical_p;
+  defaults.repetition_penalty = d.repetition_penalty;
+  defaults.presence_penalty = d.presence_penalty;
+  defaults.frequency_penalty = d.frequency_penalty;
+  defaults.penalty_last_tokens = d.penalty_last_tokens;
+  defaults.dry_multiplier = d.dry_multiplier;
+  defaults.dry_base = d.dry_base;
+  defaults.dry_allowed_length = d.dry_allowed_length;
+  defaults.dry_last_tokens = d.dry_last_tokens;
+  defaults.xtc_probability = d.xtc_probability;
+  defaults.xtc_threshold = d.xtc_threshold;
+  defaults.mirostat = d.mirostat;
+  defaults.mirostat_tau = d.mirostat_tau;
+  defaults.mirostat_eta = d.mirostat_eta;
+  banter::api::write_defaults(defaults, config, struct_size);
 }
 
-BANTER_GAME_THREAD void BANTER_CALL banter_request_config_init(banter_request_config* config) {
-  if (config == nullptr) return;
-  *config = {};
-  config->struct_size = sizeof *config;
-  config->priority = BANTER_PRIORITY_DEFAULT;
+BANTER_GAME_THREAD void BANTER_CALL banter_request_config_init(banter_request_config* config, size_t struct_size) {
+  banter_request_config defaults{};
+  defaults.priority = BANTER_PRIORITY_DEFAULT;
+  banter::api::write_defaults(defaults, config, struct_size);
 }
 
 BANTER_GAME_THREAD banter_result BANTER_CALL banter_cancel(banter_engine* handle, banter_request_id request) {

@@ -28,16 +28,12 @@ banter::engine::Submission submission_of(banter::engine::RequestKind kind, bante
 
 extern "C" {
 
-void BANTER_CALL banter_save_config_init(banter_save_config* config) {
-  if (config == nullptr) return;
-  *config = {};
-  config->struct_size = sizeof *config;
+void BANTER_CALL banter_save_config_init(banter_save_config* config, size_t struct_size) {
+  banter::api::write_defaults(banter_save_config{}, config, struct_size);
 }
 
-void BANTER_CALL banter_load_config_init(banter_load_config* config) {
-  if (config == nullptr) return;
-  *config = {};
-  config->struct_size = sizeof *config;
+void BANTER_CALL banter_load_config_init(banter_load_config* config, size_t struct_size) {
+  banter::api::write_defaults(banter_load_config{}, config, struct_size);
 }
 
 banter_result BANTER_CALL banter_npc_save(banter_npc* handle, const banter_save_config* config,
@@ -48,7 +44,7 @@ banter_result BANTER_CALL banter_npc_save(banter_npc* handle, const banter_save_
     banter::engine::NpcObject* const npc = banter::api::npc_of(handle, caller);
     if (npc == nullptr) return BANTER_ERROR_INVALID_ARGUMENT;
     banter_save_config c;
-    banter_save_config_init(&c);
+    banter_save_config_init(&c, sizeof c);
     if (config != nullptr) {
       if (const banter_result code = banter::api::read_struct("banter_save_config", config, c)) return code;
     }
@@ -72,7 +68,7 @@ banter_result BANTER_CALL banter_npc_load(banter_npc* handle, const void* snapsh
                   snapshot_size);
     }
     banter_load_config c;
-    banter_load_config_init(&c);
+    banter_load_config_init(&c, sizeof c);
     if (config != nullptr) {
       if (const banter_result code = banter::api::read_struct("banter_load_config", config, c)) return code;
     }

@@ -259,8 +259,9 @@ void EngineThread::apply_budget() {
       if (user->draft == model && user->runner != nullptr) user->runner->drop_draft_caches();
     }
     const uint64_t before = runner->loaded().kv_bytes;
-    const Result<void> resized = guarded(
-        [&] { return runner->resize_pool(static_cast<uint64_t>(factor * static_cast<double>(model->info.kv_pool_bytes))); });
+    const Result<void> resized = guarded([&] {
+      return runner->resize_pool(static_cast<uint64_t>(factor * static_cast<double>(model->info.kv_pool_bytes)));
+    });
     const uint64_t after = runner->loaded().kv_bytes;
     figures.kv_bytes_total.fetch_add(after - before, std::memory_order_relaxed);
     if (!resized) {
@@ -271,8 +272,10 @@ void EngineThread::apply_budget() {
   const uint64_t now = weights + figures.kv_bytes_total.load(std::memory_order_relaxed);
   if (budget_bytes_ != 0 && now > budget_bytes_) {
     log(BANTER_LOG_WARNING, [&] {
-      return "The budget of " + std::to_string(budget_bytes_ >> 20) + " MiB is less than the weights and the smallest KV "
-             "pools need: " + std::to_string(now >> 20) + " MiB are in use.";
+      return "The budget of " + std::to_string(budget_bytes_ >> 20) +
+             " MiB is less than the weights and the smallest KV "
+             "pools need: " +
+             std::to_string(now >> 20) + " MiB are in use.";
     });
   }
 }

@@ -13,6 +13,7 @@ constexpr double kStreamingSlowdown = 1.8;
 /** The same where the prompt is more important than all that streams. */
 constexpr double kUrgentStepNs = 100e6;
 constexpr int32_t kLeastPrefillRows = 4;
+constexpr int32_t kLeastRows = 4;
 /** Tokens of one reply that are guessed in a step. */
 constexpr int32_t kMostGuesses = 8, kTrialGuesses = 2;
 /** Text of this size waiting for a poll pauses its generation. */
@@ -304,7 +305,8 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) const {
     }
   }
   if (cost_.is_known() && allowance_ns != Pacer::kNoLimit) {
-    limits.rows = cost_.rows_within(static_cast<double>(allowance_ns), 1, limits.rows);
+    // Where even one row takes longer than that, a few more cost little, and the pacer makes up for it.
+    limits.rows = cost_.rows_within(static_cast<double>(allowance_ns), std::min(kLeastRows, limits.rows), limits.rows);
   }
   limits.prefill_rows = limits.rows;
   if (cost_.is_known() && streaming > 0) {

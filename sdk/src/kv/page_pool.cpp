@@ -5,9 +5,9 @@
 #include <cassert>
 #include <cstring>
 #include <limits>
-#include <utility>
 #include <numeric>
 #include <string>
+#include <utility>
 
 namespace banter::kv {
 
@@ -149,7 +149,8 @@ PagePool::~PagePool() {
 
 int32_t PagePool::pages_in(size_t bytes) const {
   const size_t slab_bytes = page_stride() << slab_shift_;
-  const size_t slabs = std::clamp<size_t>(bytes / slab_bytes, 1, std::min(kMostSlabs, size_t{INT32_MAX} >> slab_shift_));
+  const size_t slabs =
+      std::clamp<size_t>(bytes / slab_bytes, 1, std::min(kMostSlabs, size_t{INT32_MAX} >> slab_shift_));
   return static_cast<int32_t>(slabs << slab_shift_);
 }
 

@@ -89,8 +89,8 @@ class PagePool {
   void drop_slabs(int32_t pages);
 
   ops::Backend* backend_ = nullptr;
-  int32_t slab_shift_ = 0;           // log2 of the pages of a slab
-  std::vector<std::byte*> slabs_;    // never grows beyond what was reserved: views point into it
+  int32_t slab_shift_ = 0;         // log2 of the pages of a slab
+  std::vector<std::byte*> slabs_;  // never grows beyond what was reserved: views point into it
   std::vector<GroupSpec> groups_;
   std::vector<ops::KvPages> views_;
   std::vector<int32_t> references_;

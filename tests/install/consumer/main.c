@@ -16,7 +16,7 @@ int main(void) {
 
   if (strcmp(banter_version_string(), BANTER_VERSION_STRING) != 0) return 1;
   if (banter_get_api(BANTER_API_VERSION) == NULL) return 2;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   config.backend = BANTER_BACKEND_CPU;
   config.thread_count = 1;
   if (banter_engine_create(BANTER_API_VERSION, &config, &engine) != BANTER_OK) {
@@ -24,7 +24,7 @@ int main(void) {
     return 3;
   }
   /* A file that is not there: the whole way through queue, engine thread, event, and back. */
-  banter_model_config_init(&model_config);
+  banter_model_config_init(&model_config, sizeof model_config);
   model_config.path = "no such model.gguf";
   model_config.path_len = BANTER_ZERO_TERMINATED;
   if (banter_model_load(engine, &model_config, &model, &request) != BANTER_OK) return 4;

@@ -4,7 +4,7 @@
 
 int main() {
   banter_engine_config config;
-  banter_engine_config_init(&config);
+  banter_engine_config_init(&config, sizeof config);
   config.thread_count = 1;
   banter_engine* engine = nullptr;
   if (banter_engine_create(BANTER_API_VERSION, &config, &engine) != BANTER_OK) {
