@@ -16,6 +16,7 @@ struct NpcBenchOptions {
   std::vector<uint32_t> counts;  // of characters, one measurement each
   uint32_t prompt = 512;         // tokens of each prompt, at least 1
   uint32_t generate = 128;       // tokens of each reply, at least 2
+  uint32_t intruder = 0;         // tokens of a prompt that comes while the others stream; 0: none
   uint32_t shared_prefix = 0;    // of the prompt, common to all
   int repetitions = 3;
   double frame_budget_ms = 0;
@@ -45,8 +46,9 @@ bool submit_tokens(EngineSession& session, const std::vector<int32_t>& tokens, u
 /** Takes waiting events, sleeping up to `wait_ms` for them. False: the reason was printed. */
 bool hear(EngineSession& session, std::vector<Heard>& all, uint32_t wait_ms);
 
-/** Both print a table or, with options.json, one JSON object, and return an exit code. */
+/** All print a table or, with options.json, one JSON object, and return an exit code. */
 int bench_npcs(const NpcBenchOptions& options);
 int bench_frames(const NpcBenchOptions& options);
+int bench_intrusion(const NpcBenchOptions& options);
 
 }  // namespace banter::tools

@@ -78,6 +78,28 @@ Result<void> measure(ModelSession& session, int repetitions, Phase& prefill, Pha
   return {};
 }
 
+/** What `count` tokens would take without a KV cache, every step computing the whole text anew. Measured at a few lengths
+ *  in the middle of equal parts, since the cost grows smoothly; at every length where there are few. */
+Result<double> seconds_without_cache(ModelSession& session, int count) {
+  constexpr int kMostLengths = 8;
+  std::mt19937 random(1);
+  std::vector<banter::model::TokenId> tokens(static_cast<size_t>(count));
+  const auto vocabulary = static_cast<uint32_t>(session.model->hyperparameters().vocabulary);
+  for (auto& token : tokens) token = static_cast<int>(random() % vocabulary);
+  const int lengths = std::min(count, kMostLengths);
+  double seconds = 0;
+  for (int i = 0; i < lengths; ++i) {
+    const size_t length =
+        static_cast<size_t>(count) * static_cast<size_t>(2 * i + 1) / static_cast<size_t>(2 * lengths);
+    banter::kv::SequenceCache cache(*session.pool, session.model->context_length());
+    const double start = now();
+    const auto text = std::span<const banter::model::TokenId>(tokens).first(length + 1);
+    if (Result<void> done = compute(session, cache, text, session.model->max_rows()); !done) return done.error();
+    seconds += now() - start;
+  }
+  return seconds / lengths * count;
+}
+
 void add_npc_options(CLI::App& app, banter::tools::NpcBenchOptions& o) {
   app.add_option("--npcs", o.counts, "so many characters at once, through the engine: 1,2,4,8,16,32")
       ->delimiter(',')
@@ -85,6 +107,9 @@ void add_npc_options(CLI::App& app, banter::tools::NpcBenchOptions& o) {
   app.add_option("--shared-prefix", o.shared_prefix, "with --npcs: the first tokens of all prompts are the same")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
+  app.add_option("--intrude", o.intruder,
+                 "a prompt of so many tokens comes while the first of --npcs [4] characters stream: what they notice")
+      ->check(CLI::Range(0u, 1u << 20));
   app.add_option("--frame-budget", o.frame_budget_ms,
                  "milliseconds of each frame of a 60 Hz game, with the first of --npcs [4] characters")
       ->check(CLI::Range(0.0, 1000.0));
@@ -103,6 +128,7 @@ int bench_through_engine(const banter::tools::ModelOptions& model, banter::tools
   o.engine.backend = model.backend;
   o.engine.threads = model.threads;
   o.engine.kv = model.kv;
+  if (o.intruder > 0) return banter::tools::bench_intrusion(o);
   return o.frame_budget_ms > 0 ? banter::tools::bench_frames(o) : banter::tools::bench_npcs(o);
 }
 
@@ -115,7 +141,7 @@ int command_bench(int argc, char** argv) {
       "banter bench"};
   banter::tools::ModelOptions options;
   int prompt = 512, generate = 128, repetitions = 3;
-  bool json = false;
+  bool json = false, recompute = false;
   banter::tools::add_model_options(app, options);
   app.add_option("-p", prompt, "prompt tokens; 0: no prefill run")
       ->check(CLI::Range(0, 1 << 20))
@@ -126,11 +152,12 @@ int command_bench(int argc, char** argv) {
   app.add_option("-r", repetitions, "repetitions; the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_flag("--recompute", recompute, "also: what decoding would take without a KV cache (a few lengths measured)");
   app.add_flag("--json", json, "one JSON object as the last line of stdout");
   banter::tools::NpcBenchOptions npcs;
   add_npc_options(app, npcs);
   CLI11_PARSE(app, argc, argv);
-  if (!npcs.counts.empty() || npcs.frame_budget_ms > 0) {
+  if (!npcs.counts.empty() || npcs.frame_budget_ms > 0 || npcs.intruder > 0) {
     npcs.prompt = static_cast<uint32_t>(prompt);
     npcs.generate = static_cast<uint32_t>(generate);
     npcs.repetitions = repetitions;
@@ -178,6 +205,13 @@ int command_bench(int argc, char** argv) {
          static_cast<double>(work.layer_bytes) * chunks + static_cast<double>(work.head_bytes));
   report("decode", decode, 2 * (layers + head) * generate,
          static_cast<double>(work.layer_bytes + work.head_bytes) * generate);
+  if (recompute && generate > 0) {
+    const Result<double> seconds = seconds_without_cache(*session, generate);
+    if (!seconds) return banter::tools::report_failure("bench", seconds.error().message);
+    const double gain = *seconds * decode.rate() / generate;
+    result["recompute"] = {{"tokens", generate}, {"seconds", *seconds}, {"times_slower", gain}};
+    if (!json) std::printf("no cache %5d tokens in %.1f s: %.1f times slower\n", generate, *seconds, gain);
+  }
   if (json) std::printf("%s\n", result.dump().c_str());
   return 0;
 }

@@ -4,6 +4,12 @@
 
 namespace banter::engine {
 
+int32_t aged_priority(int32_t priority, uint64_t waited_ns) {
+  constexpr uint64_t kLevelNs = 2'000'000'000;
+  const auto levels = static_cast<int32_t>(std::min<uint64_t>(waited_ns / kLevelNs, kHighestPriority));
+  return std::min(kHighestPriority, priority + levels);
+}
+
 void plan_step(std::span<Candidate> candidates, const StepLimits& limits, std::vector<Candidate*>& scratch) {
   const int32_t budget = std::max(1, limits.rows);
   int32_t logit_rows = std::max(1, limits.logit_rows);

@@ -7,6 +7,13 @@
 
 namespace banter::engine {
 
+/** Most important of the priorities, which begin at 0. */
+inline constexpr int32_t kHighestPriority = 7;
+
+/** The priority of a sequence that could go on and was left standing for `waited_ns` in all: it rises by a level every two
+ *  seconds, so that what is unimportant ends too. */
+int32_t aged_priority(int32_t priority, uint64_t waited_ns);
+
 /** A sequence that could go on. */
 struct Candidate {
   int32_t priority = 0;               // higher goes first
