@@ -35,8 +35,9 @@ bool listen(EngineSession& session, std::vector<Stream>& streams, Heard& intrude
       if (event.request == intruder.request && event.token_count > 0 && intruder.first < 0) intruder.first = now;
       for (Stream& stream : streams) {
         if (stream.request != event.request || event.token_count == 0) continue;
-        // Several tokens in one event came one after another; what a player notices is the wait between events.
-        if (stream.last >= 0) (is_during ? stream.during : stream.before).push_back(now - stream.last);
+        // A token without text of its own (half a character) comes with the next: the gap is that of so many tokens.
+        if (stream.last >= 0)
+          (is_during ? stream.during : stream.before).push_back((now - stream.last) / event.token_count);
         stream.last = now;
       }
     }
@@ -94,7 +95,7 @@ int bench_intrusion(const NpcBenchOptions& options) {
   }
   std::printf("%s on %s: %u characters stream, then a prompt of %u tokens comes\n", info.name, info.backend, count,
               options.intruder);
-  std::printf("gap between a character's words before:  median %.1f ms, worst %.1f ms\n", median, quantile(before, 1));
+  std::printf("gap between a character's tokens before: median %.1f ms, worst %.1f ms\n", median, quantile(before, 1));
   std::printf("while the prompt is computed:            median %.1f ms, 99 %% %.1f ms, worst %.1f ms (%.1f times)\n",
               quantile(during, 0.5), p99, worst, worst / median);
   std::printf("the prompt's first token comes after %.0f ms\n", intruder.first - intruder.submitted);

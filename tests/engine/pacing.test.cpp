@@ -7,6 +7,7 @@
 #include "engine/pacer.h"
 #include "engine/scheduler.h"
 #include "engine/step_cost.h"
+#include "engine/streaming_cost.h"
 #include "engine/test_host.h"
 
 namespace banter::test {
@@ -14,6 +15,7 @@ namespace {
 
 using engine::Pacer;
 using engine::StepCost;
+using engine::StreamingCost;
 constexpr uint64_t kMs = 1'000'000;
 
 TEST(PacerTest, WithoutLimitsThereIsNone) {
@@ -116,6 +118,44 @@ TEST(StepCostTest, FollowsAChange) {
   for (int i = 0; i < 300; ++i) cost.add(1 + i % 64, 5e6 + 1e5 * (1 + i % 64));
   for (int i = 0; i < 300; ++i) cost.add(1 + i % 64, 10e6 + 4e5 * (1 + i % 64));
   EXPECT_NEAR(cost.of(32), 10e6 + 4e5 * 32, 1e6);
+}
+
+/** A step of 4 decoding rows takes 14 ms, and each row of a prompt adds `row` ms. */
+int32_t settled(StreamingCost& cost, double row) {
+  int32_t rows = 0;
+  for (int i = 0; i < 200; ++i) {
+    rows = cost.rows(256);
+    cost.add(4, rows, 14e6 + row * 1e6 * rows, 1.6 * cost.alone(4));
+  }
+  for (rows = 0; rows == 0; cost.add(4, 0, 14e6, 0)) rows = cost.rows(256);
+  return rows;
+}
+
+TEST(StreamingCostTest, SettlesWhereStepsTakeWhatIsWanted) {
+  StreamingCost cost;
+  EXPECT_EQ(cost.alone(4), 0);
+  EXPECT_LE(cost.rows(256), 2) << "nothing is known: few";
+  for (int i = 0; i < 50; ++i) cost.add(4, 0, 14e6, 0);
+  EXPECT_NEAR(cost.alone(4), 14e6, 1e4);
+  EXPECT_NEAR(settled(cost, 1.0), 8, 2);  // 8.4 ms are left
+  EXPECT_NEAR(settled(cost, 4.0), 2, 1);
+  EXPECT_NEAR(settled(cost, 0.1), 84, 14);
+  EXPECT_EQ(settled(cost, 100.0), 1) << "something always goes on";
+  EXPECT_LE(cost.rows(1), 1);
+}
+
+TEST(StreamingCostTest, LooksNowAndThenWhatTheStreamsTakeAlone) {
+  StreamingCost cost;
+  for (int i = 0; i < 50; ++i) cost.add(4, 0, 14e6, 0);
+  int alone = 0;
+  for (int i = 0; i < 200; ++i) {
+    const int32_t rows = cost.rows(256);
+    cost.add(4, rows, 20e6, 22e6);
+    if (rows == 0) ++alone;
+  }
+  EXPECT_GE(alone, 5);
+  EXPECT_LE(alone, 20);
+  EXPECT_GT(cost.alone(4), 17e6);
 }
 
 class Pacing : public ::testing::Test {

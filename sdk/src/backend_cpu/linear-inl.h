@@ -269,6 +269,7 @@ void panel(const PanelCall& c) {
   const auto first = [&] { return c.prefetch && token == 0; };
   if constexpr (kMaxTokens >= 6) {
     for (; left() >= 6; token += 6) all_rows<kId, 6>(c, token, first());
+    if (left() == 5) all_rows<kId, 5>(c, token, first()), token += 5;
   }
   if constexpr (kMaxTokens >= 4) {
     for (; left() >= 4; token += 4) all_rows<kId, 4>(c, token, first());

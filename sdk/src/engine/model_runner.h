@@ -13,6 +13,7 @@
 #include "engine/scheduler.h"
 #include "engine/speculator.h"
 #include "engine/step_cost.h"
+#include "engine/streaming_cost.h"
 #include "model/batch.h"
 
 namespace banter::engine {
@@ -66,7 +67,7 @@ class ModelRunner {
   int32_t context_of(const Generation& generation) const;
 
   void collect_candidates(uint64_t allowance_ns);
-  StepLimits limits_of(uint64_t allowance_ns) const;
+  StepLimits limits_of(uint64_t allowance_ns);
   /** Admits and reserves in rank order; fills batch_ and batch_generations_. */
   void build_batch();
   void guess();
@@ -90,6 +91,8 @@ class ModelRunner {
   std::vector<Generation*> ended_;
   uint64_t step_ = 0;
   StepCost cost_;
+  StreamingCost streaming_cost_;
+  double wanted_ns_ = 0;  // what this step should take for those that stream; 0: no matter
   StepLimits limits_;
   const ModelObject& object_;
   std::unique_ptr<DraftModel> draft_;

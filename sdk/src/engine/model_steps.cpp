@@ -8,7 +8,7 @@ namespace banter::engine {
 namespace {
 
 /** While replies stream, a step may take this many times what their own rows take: prefill chunks are cut to fit. */
-constexpr double kStreamingSlowdown = 1.8;
+constexpr double kStreamingSlowdown = 1.5;
 /** The same where the prompt is more important than all that streams. */
 constexpr double kUrgentStepNs = 100e6;
 /** Where even one row takes longer than allowed, a few more cost little, and the pacer makes up for it. */
@@ -63,7 +63,7 @@ void ModelRunner::collect_candidates(uint64_t allowance_ns) {
             [](const Ranked& a, const Ranked& b) { return a.candidate->before(*b.candidate); });
 }
 
-StepLimits ModelRunner::limits_of(uint64_t allowance_ns) const {
+StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
   StepLimits limits;
   limits.rows = loaded_->chunk_tokens;
   limits.logit_rows = loaded_->model->max_logit_rows();
@@ -82,11 +82,17 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) const {
     limits.rows = cost_.rows_within(static_cast<double>(allowance_ns), std::min(kLeastRows, limits.rows), limits.rows);
   }
   limits.prefill_rows = limits.rows;
+  wanted_ns_ = 0;
   if (cost_.is_known() && streaming > 0) {
-    double most = kStreamingSlowdown * cost_.of(streaming);
-    if (prefill_priority > streaming_priority) most = std::max(most, kUrgentStepNs);
-    const int32_t least = std::min(kLeastRows, limits.rows);
-    limits.prefill_rows = std::clamp(cost_.rows_within(most, 1, limits.rows) - streaming, least, limits.rows);
+    const double alone = streaming_cost_.alone(streaming);
+    wanted_ns_ = kStreamingSlowdown * (alone > 0 ? alone : cost_.of(streaming));
+    if (prefill_priority > streaming_priority && wanted_ns_ < kUrgentStepNs) {
+      // By the cost of prompts, which is what such a step mostly does.
+      limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);
+      wanted_ns_ = 0;
+    } else {
+      limits.prefill_rows = streaming_cost_.rows(limits.rows);
+    }
   }
   return limits;
 }
@@ -229,7 +235,11 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     }
     if (generation.state == Generation::State::kFinished) ended_.push_back(&generation);
   }
-  cost_.add(static_cast<int32_t>(prefilled + decoded), static_cast<double>(now - started_ns));
+  const auto ns = static_cast<double>(now - started_ns);
+  cost_.add(static_cast<int32_t>(prefilled + decoded), ns);
+  if (wanted_ns_ > 0 || prefilled == 0) {
+    streaming_cost_.add(static_cast<int32_t>(decoded), static_cast<int32_t>(prefilled), ns, wanted_ns_);
+  }
   loaded_->prefixes->set_recompute_cost(cost_.slope());
   for (const Ranked& ranked : ranked_) {
     const bool stood_still = ranked.candidate->pending > 0 && ranked.generation->served_step != step_;

@@ -46,7 +46,7 @@ void plan_step(std::span<Candidate> candidates, const StepLimits& limits, std::v
   logit_rows -= used;
 
   int32_t prefill = budget - used;
-  if (used > 0) prefill = std::min(prefill, std::max(1, limits.prefill_rows));
+  if (used > 0) prefill = std::min(prefill, std::max(0, limits.prefill_rows));
   scratch.clear();
   for (Candidate& c : candidates) {
     if (c.pending > 0 && !(c.decoding && c.pending == 1)) scratch.push_back(&c);

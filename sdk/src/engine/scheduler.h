@@ -33,7 +33,7 @@ struct Candidate {
 
 struct StepLimits {
   int32_t rows = 1;          // token budget of a step
-  int32_t prefill_rows = 1;  // of these for prefill while somebody decodes
+  int32_t prefill_rows = 1;  // of these for prefill while somebody decodes; 0: none in this step
   int32_t logit_rows = 1;    // sequences that can get a next token in one step
   uint64_t step = 0;         // number of this step
 };
