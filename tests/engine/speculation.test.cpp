@@ -167,6 +167,26 @@ TEST(Speculation, RepliesAreTheSame) {
   }
 }
 
+/** The draft's own steps hold fewer rows than there are replies, and prompts that are longer than a step. */
+TEST(Speculation, SmallStepsOnlyMeanFewerGuesses) {
+  const auto bytes = tiny_model();
+  std::vector<Reply> expected;
+  {
+    Host host;
+    expected = talk(host, host.load(bytes, context));
+  }
+  for (const int32_t step : {1, 2, 5, 40}) {
+    Host host([&](banter_engine_config& c) { c.step_tokens = step; });
+    banter_model* const draft = host.load(bytes, context);
+    banter_model* const model = host.load(bytes, [&](banter_model_config& c) {
+      context(c);
+      c.speculation = BANTER_SPECULATION_DRAFT;
+      c.draft_model = draft;
+    });
+    EXPECT_EQ(talk(host, model), expected) << step;
+  }
+}
+
 TEST(Speculation, AFullPoolOnlyMeansFewerGuesses) {
   const auto bytes = tiny_model();
   std::vector<Reply> expected;

@@ -111,7 +111,10 @@ void ModelRunner::build_batch() {
     }
     // A preemption since the plan was made may have emptied the cache: then the step's rows are its first.
     const int32_t rows = std::min(candidate.rows, generation.pending());
-    if (waits_for_twin(generation)) continue;
+    if (waits_for_twin(generation)) {
+      generation.admitted = false;  // it looks again for what is cached then
+      continue;
+    }
     const auto guesses = static_cast<int32_t>(generation.guesses.size());
     if (guesses > 0 && !generation.cache->reserve(rows + guesses)) generation.guesses.clear();
     if (!allocator_.reserve(ranked_, i, rows)) continue;
@@ -214,7 +217,7 @@ void ModelRunner::fail_batch(const Error& error) {
 void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
   const uint64_t now = now_ns();
   const auto vocabulary = static_cast<size_t>(loaded_->model->hyperparameters().vocabulary);
-  uint64_t prefilled = 0, decoded = 0;
+  uint64_t prefilled = 0, decoded = 0, rejected = 0;
   size_t row = 0;
   for (size_t i = 0; i < batch_generations_.size(); ++i) {
     Generation& generation = *batch_generations_[i];
@@ -224,11 +227,15 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     note_rows(channels_, generation, static_cast<uint32_t>(chunk.tokens.size()), started_ns, now);
     const bool begins = generation.reply_tokens.empty() && chunk.logits != model::LogitRows::kNone;
     loaded_->prefixes->insert(generation.tokens, *generation.cache, step_, begins);
-    (generation.reply_tokens.empty() || chunk.tokens.size() > 1 ? prefilled : decoded) += chunk.tokens.size();
+    const bool is_checking = chunk.logits == model::LogitRows::kAll;
+    const bool decodes = !generation.reply_tokens.empty() && (chunk.tokens.size() == 1 || is_checking);
+    (decodes ? decoded : prefilled) += chunk.tokens.size();
     if (chunk.logits == model::LogitRows::kNone) continue;
-    if (chunk.logits == model::LogitRows::kAll) {
+    if (is_checking) {
+      const uint32_t accepted = generation.accepted_tokens;
       check_guesses(generation, chunk, logits.subspan(row * vocabulary, chunk.tokens.size() * vocabulary), now);
       row += chunk.tokens.size();
+      rejected += chunk.tokens.size() - 1 - (generation.accepted_tokens - accepted);
     } else {
       next_token(generation, logits.subspan(row * vocabulary, vocabulary), now);
       ++row;
@@ -245,6 +252,7 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     const bool stood_still = ranked.candidate->pending > 0 && ranked.generation->served_step != step_;
     if (stood_still) ranked.generation->waited_ns += now - started_ns;
   }
+  decoded -= rejected;  // figures tell of tokens, not of guesses
   channels_.figures.prefill_tokens.fetch_add(prefilled, std::memory_order_relaxed);
   channels_.figures.decode_tokens.fetch_add(decoded, std::memory_order_relaxed);
   note_step({started_ns, now_ns(), static_cast<uint32_t>(prefilled), static_cast<uint32_t>(decoded),

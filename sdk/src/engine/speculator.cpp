@@ -95,7 +95,8 @@ void DraftModel::guess(std::span<Wanted> wanted) {
     int32_t left = draft_.model->max_rows(), logits_left = draft_.model->max_logit_rows();
     for (Wanted& w : wanted) {
       Generation& generation = *w.generation;
-      if (round >= w.most || left == 0 || logits_left == 0) continue;
+      if (left == 0 || logits_left == 0) w.most = 0;  // no room: no (further) guesses in this step
+      if (round >= w.most) continue;
       kv::SequenceCache& cache = *generation.draft_cache;
       // In the first round everything that the cache lacks, then the guess before.
       std::span<const text::TokenId> missing =
