@@ -52,7 +52,7 @@ int bench_intrusion(const NpcBenchOptions& options) {
   NpcBenchOptions sized = options;
   sized.prompt = std::max(options.prompt, options.intruder);
   // The streams must outlast the intruder's prefill.
-  const uint32_t reply = 16 + options.intruder;
+  const auto reply = static_cast<uint32_t>(2 * kGapsBefore + options.intruder);
   sized.generate = reply;
   const uint32_t count = options.counts[0];
   EngineSession session;

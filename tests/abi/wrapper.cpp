@@ -37,6 +37,11 @@ int banter_wrapper_works() {
   banter_event events[4];
   if (!moved.poll(events).empty()) return 12;
   if (moved.statistics().requests_finished != 4) return 13;
+  if (moved.set_frame_budget(2) != BANTER_OK || moved.begin_frame() != BANTER_OK ||
+      moved.set_cpu_share(0.5f) != BANTER_OK || moved.set_paused(false) != BANTER_OK ||
+      moved.set_budget(0) != BANTER_OK) {
+    return 29;
+  }
   char line[4096];
   if (moved.metrics_json(line).substr(0, 2) != "{\"") return 27;
   if (moved.trace_start(16) != BANTER_OK || moved.trace_stop(nullptr, nullptr) != BANTER_OK) return 28;

@@ -108,6 +108,19 @@ TEST(Budget, WhatFitsNoMoreEndsWithAReason) {
   EXPECT_EQ(host.finish(complete(model, std::string(400, 'y'), Ask(10, kGoOn))).kind, BANTER_EVENT_DONE);
 }
 
+TEST(Budget, ACharacterThatSpokeInASmallPoolFillsALargerOne) {
+  const auto bytes = tiny_model();
+  Host host;
+  banter_model* const model =
+      host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 200 * kBytesPerToken; });
+  banter_npc* const npc = host.npc(model, "P");
+  EXPECT_EQ(host.finish(say(npc, "Hi", Ask(4, kGoOn))).kind, BANTER_EVENT_DONE);
+  ASSERT_EQ(banter_engine_set_budget(host.engine, host.statistics().weight_bytes + 900 * kBytesPerToken), BANTER_OK);
+  const Outcome outcome = host.finish(say(npc, std::string(300, 'x'), Ask(200, kGoOn)), 20);
+  EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
+  EXPECT_EQ(outcome.tokens.size(), 200u);
+}
+
 TEST(Budget, NoEngineIsAnError) {
   EXPECT_EQ(banter_engine_set_budget(nullptr, 1), BANTER_ERROR_INVALID_ARGUMENT);
 }

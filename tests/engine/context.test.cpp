@@ -51,6 +51,18 @@ TEST(Summaries, KeepTheNewestOfWhatDoesNotFit) {
   EXPECT_EQ(request.find("turn0."), std::string::npos);
 }
 
+TEST(Summaries, HaveSomethingToSumUpHoweverLittleRoomThereIs) {
+  Conversation conversation("P", {}, ContextPolicy::kSummarize);
+  conversation.add(Role::kUser, "I am Ada. " + std::string(5000, 'x'), SIZE_MAX);
+  conversation.add(Role::kUser, "And now?", SIZE_MAX);
+  Prompt prompt;
+  prompt.dropped_turns = 1;
+  conversation.commit(prompt, {}, "x");
+  const std::string request = conversation.summary_request(64);
+  EXPECT_NE(request.find("User: I am Ada."), std::string::npos);
+  EXPECT_LT(request.size(), 1000u);
+}
+
 class Context : public ::testing::Test {
  protected:
   banter_npc* npc(banter_context_policy policy, uint32_t tokens = 512) {

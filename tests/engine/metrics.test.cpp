@@ -223,9 +223,12 @@ TEST(EngineMetrics, WhatAPreemptionCosts) {
   Ask background(200, kGoOn), player(200, kGoOn);
   background.config.priority = 0;
   player.config.priority = 7;
+  // Slowly, so that the first is far from its end when the second comes.
+  ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 0.02f), BANTER_OK);
   const banter_request_id first = say(host.npc(model), "Hello", background);
   ASSERT_TRUE(host.pump_until([&] { return !host.outcomes[first].text.empty(); }));
   const banter_request_id second = say(host.npc(model), "Now me!", player);
+  ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 1), BANTER_OK);
   EXPECT_EQ(host.finish(second).statistics.preemptions, 0u);
   const banter_request_statistics s = host.finish(first).statistics;
   EXPECT_EQ(s.generated_tokens, 200u);

@@ -132,5 +132,28 @@ TEST(Prefix, APoolTooSmallForEverybodyOnlyMakesThemWait) {
   EXPECT_EQ(replies[0], replies[2]);
 }
 
+/** A conversation that fills the whole pool goes on in its last page, though the index knows that page too. */
+TEST(Prefix, ASequenceThatFillsThePoolGoesOn) {
+  for (const uint32_t window : {0u, 48u}) {
+    TinyModelOptions options;
+    options.window = window;
+    const auto bytes = tiny_model(options);
+    Host host;
+    banter_model* const model =
+        host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 320 * kBytesPerToken; });
+    banter_model_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+    const uint32_t context = info.context_tokens;
+    for (uint32_t length = context - 40; length < context; ++length) {
+      for (int again = 0; again < 2; ++again) {
+        const Outcome outcome = host.finish(complete(model, std::string(length, 'x'), Ask(0, kGoOn)), 20);
+        ASSERT_EQ(outcome.kind, BANTER_EVENT_DONE) << length << " " << outcome.message;
+        EXPECT_EQ(outcome.reason, BANTER_FINISH_CONTEXT);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace banter::test

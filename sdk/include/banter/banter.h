@@ -10,8 +10,9 @@
  *      each frame:              banter_poll(engine, events, sizeof events[0], 32, &count);
  *
  *  banter_npc_say(), banter_model_complete(), banter_cancel() and banter_poll() are made for the game thread: they take
- *  no lock, allocate nothing, and make no system call except to wake a sleeping engine. No callback of the game ever
- *  runs on their account. Every request ends with exactly one terminal event (MODEL_READY, DONE, CANCELLED, FAILED).
+ *  no lock, allocate nothing, and make no system call except to wake a sleeping engine. No callback of the game runs
+ *  on their account, but for the log of refused arguments with BANTER_ENGINE_VALIDATE. Every request ends with exactly one
+ *  terminal event (MODEL_READY, DONE, SNAPSHOT, CANCELLED, FAILED).
  *
  *  Handles may be used from any thread. A handle must not be used after the call that destroys it; destroying a model
  *  ends its characters' requests, destroying an engine ends everything in it. */

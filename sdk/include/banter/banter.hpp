@@ -170,6 +170,14 @@ class Engine : public Owner<banter_engine, banter_engine_destroy> {
     const banter_result code = banter_engine_get_metrics_json(get(), buffer, N, &length);
     return code == BANTER_OK && length < N ? std::string_view(buffer, length) : std::string_view();
   }
+  /** See the functions of the same names. */
+  banter_result set_frame_budget(float milliseconds) noexcept {
+    return banter_engine_set_frame_budget(get(), milliseconds);
+  }
+  banter_result begin_frame() noexcept { return banter_engine_begin_frame(get()); }
+  banter_result set_cpu_share(float share) noexcept { return banter_engine_set_cpu_share(get(), share); }
+  banter_result set_paused(bool paused) noexcept { return banter_engine_set_paused(get(), paused ? 1 : 0); }
+  banter_result set_budget(uint64_t bytes) noexcept { return banter_engine_set_budget(get(), bytes); }
   banter_result trace_start(uint32_t max_events = 0) noexcept { return banter_engine_trace_start(get(), max_events); }
   banter_result trace_stop(banter_write_fn write, void* user_data) noexcept {
     return banter_engine_trace_stop(get(), write, user_data);

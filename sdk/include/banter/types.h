@@ -35,7 +35,7 @@ typedef struct banter_model banter_model;
 /** A character: one conversation with a model. */
 typedef struct banter_npc banter_npc;
 
-/** Names a request (a reply, a completion or a model load). Generation-tagged: never reused, never 0.
+/** Names a request (a reply, a completion, a model load, a save or a load of a conversation). Generation-tagged: never reused, never 0.
  *  A stale id gives BANTER_ERROR_NOT_FOUND. */
 typedef uint64_t banter_request_id;
 

@@ -152,7 +152,7 @@ BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* con
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.mirostat is 1; give 0 (off) or 2.", name);
   }
   if (c.logit_bias_count > 0 && (c.logit_bias_tokens == nullptr || c.logit_bias_values == nullptr)) {
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_sampling_config.logit_bias_count is %u, but an array is NULL.",
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.logit_bias_count is %u, but an array is NULL.", name,
                 c.logit_bias_count);
   }
   for (uint32_t i = 0; i < c.logit_bias_count; ++i) {

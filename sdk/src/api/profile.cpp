@@ -36,9 +36,10 @@ banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* handle, c
     settings.reply_reserve_tokens = read->reply_reserve_tokens;
     settings.user_data = user_data != nullptr ? user_data : model->user_data;
     if (read->has_sampling) {
-      constexpr const char* kName = "The profile: sampling";
+      const std::string name =
+          "The profile" + (read->name.empty() ? std::string() : " '" + read->name + "'") + ": sampling";
       banter::api::Sampling sampling;
-      if (const banter_result code = banter::api::read_sampling(&read->sampling, sampling, kName)) return code;
+      if (const banter_result code = banter::api::read_sampling(&read->sampling, sampling, name.c_str())) return code;
       settings.has_sampling = true;
       settings.sampling = sampling.settings;
       settings.bias_tokens = sampling.bias_tokens;

@@ -14,7 +14,7 @@ constexpr std::string_view kSummaryTask =
     "met, "
     "what was asked, told, promised and decided, and every name. Write nothing but the summary, in the language of the "
     "conversation.\n";
-constexpr size_t kMostSummaryBytes = 2048;
+constexpr size_t kMostSummaryBytes = 2048, kLeastSummarized = 128;
 constexpr size_t kMostUnsummarized = 256;  // turns
 
 const char* speaker(Role role) {
@@ -157,6 +157,12 @@ std::string Conversation::summary_request(size_t limit_bytes) const {
   while (first > 0 && bytes + unsummarized_[first - 1].text.size() + 16 <= limit_bytes) {
     bytes += unsummarized_[--first].text.size() + 16;
   }
+  // Whatever the limit, something to sum up: the newest, or its beginning.
+  std::string clipped;
+  if (first == unsummarized_.size() && first > 0) {
+    const size_t room = limit_bytes > bytes ? limit_bytes - bytes : 0;
+    clipped = whole_prefix(unsummarized_[--first].text, std::max(room, kLeastSummarized));
+  }
   std::string text(kSummaryTask);
   if (!summary_.empty()) {
     text += "\nBefore that: ";
@@ -165,7 +171,7 @@ std::string Conversation::summary_request(size_t limit_bytes) const {
   for (size_t i = first; i < unsummarized_.size(); ++i) {
     text += '\n';
     text += speaker(unsummarized_[i].role);
-    text += unsummarized_[i].text;
+    text += clipped.empty() ? unsummarized_[i].text : clipped;
   }
   return text;
 }

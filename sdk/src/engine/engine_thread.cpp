@@ -318,6 +318,7 @@ void EngineThread::apply_turn(NpcObject& npc, NpcState::Item& item) {
     return {};
   });
   if (!added) channels_.config.log.write(BANTER_LOG_ERROR, "A turn was lost for want of memory.");
+  if (npc.state->conversation.wants_summary()) start_summary(npc);
 }
 
 void EngineThread::end_npc(NpcObject& npc) {
@@ -444,7 +445,8 @@ bool EngineThread::step_models(uint64_t allowance_ns) {
       // No memory in the middle of a step: whoever took part cannot go on.
       worked = true;
       for (size_t left = runner->running().size(); left > 0; --left) {
-        Generation& generation = *runner->running().front();  // finish() takes it out, new ones come in behind
+        Generation& generation = *runner->running().front();         // finish() takes it out, new ones come in behind
+        if (generation.cache != nullptr) generation.cache->clear();  // nobody knows what of it is right
         if (generation.terminal == 0) {
           end_with(generation, BANTER_EVENT_FAILED, stepped.error().code, BANTER_FINISH_NONE, stepped.error().message);
         }

@@ -87,9 +87,23 @@ bool KvAllocator::admit(std::span<const Ranked> ranked, size_t at, uint64_t step
 
 bool KvAllocator::reserve(std::span<const Ranked> ranked, size_t at, int32_t rows) {
   while (!ranked[at].generation->cache->reserve(rows)) {
-    if (!reclaim() && !preempt_behind(ranked, at)) return false;
+    if (!reclaim() && !preempt_behind(ranked, at) && !keep_own_tail(*ranked[at].generation->cache)) return false;
   }
   return true;
+}
+
+/** With no page left for a copy, a sequence writes on in its last page, which the index then forgets. */
+bool KvAllocator::keep_own_tail(const kv::SequenceCache& cache) {
+  bool any = false;
+  for (size_t g = 0; g < pool_.groups().size(); ++g) {
+    const int32_t tail = cache.tail_page(g);
+    if (tail < 0) continue;
+    const kv::PageId page = cache.table(static_cast<int32_t>(g))[static_cast<size_t>(tail)];
+    if (page == kv::kNoPage || pool_.references(page) != 2 || !index_.holds(page)) continue;
+    index_.forget(page);
+    any = true;
+  }
+  return any;
 }
 
 NpcObject* KvAllocator::oldest_idle() const {
@@ -137,6 +151,10 @@ Result<void> KvAllocator::resize(size_t bytes, std::span<Generation* const> runn
     if (victim.admitted) ++victim.preemptions;
     victim.admitted = false;
   }
+  // All memory first: once pages have moved nothing may fail.
+  const int32_t most = std::max(pages, pool_.total_pages());
+  index_.prepare_renumber(most);
+  seen_.reserve(static_cast<size_t>(most));
   std::vector<kv::PageId> moved;
   Result<void> resized = pool_.resize(pages, moved);
   for (Generation* generation : running) {

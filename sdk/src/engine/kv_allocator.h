@@ -60,6 +60,7 @@ class KvAllocator {
  private:
   void find_prefix(Generation& generation, uint64_t step);
   bool reclaim();
+  bool keep_own_tail(const kv::SequenceCache& cache);
   bool preempt_behind(std::span<const Ranked> ranked, size_t at);
   NpcObject* oldest_idle() const;
 

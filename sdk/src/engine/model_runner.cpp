@@ -176,7 +176,10 @@ void ModelRunner::take_cache(Generation& generation) {
     return;
   }
   NpcState& state = *generation.npc->state;
-  if (!state.cache) state.cache.emplace(*loaded_->pool, generation.limit);
+  if (!state.cache || state.cache->max_tokens() < generation.limit) {  // the context may have grown with the pool
+    state.cached.clear();
+    state.cache.emplace(*loaded_->pool, generation.limit);
+  }
   generation.cache = &*state.cache;
   const size_t most = std::min(generation.tokens.size() - 1, state.cached.size());
   size_t same = 0;
@@ -239,8 +242,9 @@ Result<void> ModelRunner::resize_pool(uint64_t bytes) {
     return first != second ? first > second : a->arrival < b->arrival;
   });
   const kv::PagePool& pool = *loaded_->pool;
-  const auto least = static_cast<uint64_t>(pool.pages_for(kLeastContext, loaded_->chunk_tokens)) * pool.page_stride();
-  Result<void> resized = allocator_.resize(static_cast<size_t>(std::max(bytes, least)), running_);
+  auto wanted = static_cast<size_t>(bytes);
+  while (pool.pages_in(wanted) < pool.pages_for(kLeastContext, loaded_->chunk_tokens)) wanted += pool.page_stride();
+  Result<void> resized = allocator_.resize(wanted, running_);
   loaded_->kv_bytes = static_cast<uint64_t>(pool.total_pages()) * pool.page_stride();
   loaded_->context_tokens = tokens_that_fit(pool, loaded_->model->context_length(), loaded_->chunk_tokens);
   for (Generation* generation : running_) {
@@ -259,6 +263,7 @@ Result<void> ModelRunner::resize_pool(uint64_t bytes) {
 }
 
 void ModelRunner::drop_draft() {
+  for (Generation* generation : running_) generation->guesses.clear();
   drop_draft_caches();
   draft_.reset();
   draft_refused_ = true;

@@ -70,7 +70,9 @@ class ModelRunner {
   StepLimits limits_of(uint64_t allowance_ns);
   /** Admits and reserves in rank order; fills batch_ and batch_generations_. */
   void build_batch();
+  bool plan_without_refused();
   void guess();
+  static void forget_guesses(Generation& generation);
   bool find_draft();
   void check_guesses(Generation& generation, const model::Chunk& chunk, std::span<float> logits, uint64_t now);
   bool waits_for_twin(const Generation& generation) const;

@@ -27,6 +27,7 @@ bool ModelRunner::step(uint64_t allowance_ns) {
   collect_candidates(allowance_ns);
   if (object_.settings.speculation != BANTER_SPECULATION_NONE) guess();
   build_batch();
+  while (batch_.chunks.empty() && plan_without_refused()) build_batch();
   if (batch_.chunks.empty()) return false;
   ++step_;
   auto logits = loaded_->model->forward(*loaded_->pool, batch_);
@@ -97,6 +98,22 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
   return limits;
 }
 
+/** Those that were to be computed found no pages: plans for the others. False: there is nobody else. */
+bool ModelRunner::plan_without_refused() {
+  bool refused = false, others = false;
+  for (Candidate& c : candidates_) {
+    if (c.rows > 0) {
+      c.pending = 0;
+      refused = true;
+    }
+    others = others || c.pending > 0;
+  }
+  if (!refused || !others) return false;
+  limits_.prefill_rows = limits_.rows;
+  plan_step(candidates_, limits_, scratch_);
+  return true;
+}
+
 void ModelRunner::build_batch() {
   batch_.chunks.clear();
   batch_generations_.clear();
@@ -116,7 +133,9 @@ void ModelRunner::build_batch() {
       continue;
     }
     const auto guesses = static_cast<int32_t>(generation.guesses.size());
-    if (guesses > 0 && !generation.cache->reserve(rows + guesses)) generation.guesses.clear();
+    const bool may_guess =
+        generation.pending() == 1;  // nothing happened since that made them guesses of something else
+    if (guesses > 0 && (!may_guess || !generation.cache->reserve(rows + guesses))) forget_guesses(generation);
     if (!allocator_.reserve(ranked_, i, rows)) continue;
     model::Chunk chunk;
     chunk.cache = generation.cache;
@@ -148,6 +167,15 @@ bool ModelRunner::find_draft() {
   return false;
 }
 
+/** Guesses that nobody checks go, and what the draft model computed for them. */
+void ModelRunner::forget_guesses(Generation& generation) {
+  if (generation.guesses.empty()) return;
+  generation.guesses.clear();
+  if (!generation.draft_cache) return;
+  kv::SequenceCache& draft = *generation.draft_cache;
+  draft.truncate(std::min(draft.length(), static_cast<int32_t>(generation.tokens.size())));
+}
+
 /** Guesses for those that decode in this step, within what the step has room for and what is worth its cost. */
 void ModelRunner::guess() {
   int32_t rows = 0, logit_rows = 0, decoding = 0;
@@ -157,6 +185,7 @@ void ModelRunner::guess() {
     ++logit_rows;
     if (c.decoding && c.pending == 1) ++decoding;
   }
+  for (Generation* generation : running_) forget_guesses(*generation);
   const bool by_draft = object_.settings.speculation == BANTER_SPECULATION_DRAFT;
   if (decoding == 0 || (by_draft && !find_draft())) return;
   int32_t left = std::min(limits_.rows - rows, limits_.logit_rows - logit_rows);
@@ -164,7 +193,6 @@ void ModelRunner::guess() {
   wanted_.clear();
   for (const Ranked& ranked : ranked_) {
     Generation& generation = *ranked.generation;
-    generation.guesses.clear();
     const Candidate& c = *ranked.candidate;
     if (!c.decoding || c.pending != 1 || c.rows != 1) continue;
     int32_t most =
@@ -175,7 +203,10 @@ void ModelRunner::guess() {
     // A few are tried where it is not known yet what rows cost.
     most = cost_.knows_slope() ? generation.acceptance.worthwhile(cost_.of(rows), decoding, row_cost, most)
                                : std::min(most, kTrialGuesses);
-    if (most <= 0) continue;
+    // Trying tokens and taking them back must not push a full history's oldest ones out.
+    const bool fits_history = generation.prompt_tokens + generation.reply_tokens.size() + 2 * kMostGuesses <
+                              static_cast<size_t>(generation.limit);
+    if (most <= 0 || (by_draft && !fits_history)) continue;
     if (by_draft) {
       wanted_.push_back({&generation, most});
       left -= most;

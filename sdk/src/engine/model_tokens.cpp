@@ -55,6 +55,11 @@ void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chun
   }
   const auto guessed = static_cast<int32_t>(rows) - 1;
   channels_.metrics.speculated(static_cast<uint32_t>(guessed), static_cast<uint32_t>(right));
+  generation.guesses.clear();
+  if (generation.draft_cache) {
+    kv::SequenceCache& draft = *generation.draft_cache;
+    draft.truncate(std::min(draft.length(), start + 1 + right));
+  }
   generation.acceptance.learn(guessed, right);
   generation.drafted_tokens += static_cast<uint32_t>(guessed);
   generation.accepted_tokens += static_cast<uint32_t>(right);
@@ -130,6 +135,10 @@ void ModelRunner::roll_back(Generation& generation, int32_t count) {
   // The newest token left is computed once more: its logits choose again.
   generation.cache->truncate(static_cast<int32_t>(generation.tokens.size()) - 1);
   generation.progress.truncated(static_cast<uint32_t>(generation.cache->length()));
+  if (generation.draft_cache) {
+    kv::SequenceCache& draft = *generation.draft_cache;
+    draft.truncate(std::min(draft.length(), static_cast<int32_t>(generation.tokens.size())));
+  }
 }
 
 }  // namespace banter::engine

@@ -65,13 +65,8 @@ Result<kv::SequenceCache> restore_pages(LoadedModel& loaded, const dialogue::Sna
   const bool known = std::all_of(snapshot.kv->tokens.begin(), snapshot.kv->tokens.end(),
                                  [&](text::TokenId id) { return id >= 0 && id < vocabulary; });
   if (!known) return unusable("they hold tokens that the model does not have");
-  int64_t pages = 0;
-  for (const kv::StoredGroup& group : snapshot.kv->pages.groups) pages += group.page_count;
-  if (pages <= loaded.pool->total_pages()) {
-    while (loaded.pool->free_pages() < pages && loaded.prefixes->evict()) {
-    }
-  }
-  return kv::copy_pages_in(*loaded.backend, *loaded.pool, snapshot.kv->pages, context_tokens, read.pages);
+  return kv::copy_pages_in(*loaded.backend, *loaded.pool, *loaded.prefixes, snapshot.kv->pages, context_tokens,
+                           read.pages);
 }
 
 /** @returns why KV pages that the snapshot has, or had, are not used; "" when all is well */

@@ -168,10 +168,13 @@ Result<void> PagePool::add_slabs(int32_t pages) {
     slabs_.push_back(static_cast<std::byte*>(*slab));
     references_.resize(slabs_.size() << slab_shift_, 0);
   }
-  // Lowest ids are handed out first, so a short game session touches little of the memory.
-  std::vector<PageId> fresh;
-  for (size_t i = references_.size(); i > before; --i) fresh.push_back(static_cast<PageId>(i - 1));
-  free_.insert(free_.begin(), fresh.begin(), fresh.end());
+  // Lowest ids are handed out first, so a short game session touches little of the memory. No memory is taken here.
+  const auto added = static_cast<std::ptrdiff_t>(references_.size() - before);
+  free_.resize(free_.size() + static_cast<size_t>(added));
+  std::move_backward(free_.begin(), free_.end() - added, free_.end());
+  for (std::ptrdiff_t i = 0; i < added; ++i) {
+    free_[static_cast<size_t>(i)] = static_cast<PageId>(references_.size()) - 1 - static_cast<PageId>(i);
+  }
   return outcome;
 }
 

@@ -142,6 +142,8 @@ class SequenceCache {
   int32_t indexed() const { return indexed_; }
   void set_indexed(int32_t tokens) { indexed_ = tokens; }
 
+  /** Index of the page that holds position length() where that page holds earlier positions too, else -1. */
+  int32_t tail_page(size_t group) const;
   int32_t length() const { return length_; }
   int32_t max_tokens() const { return max_tokens_; }
   /** Positions that may be written now: length() + what reserve() has made ready, rounded up to whole pages. */
@@ -158,9 +160,6 @@ class SequenceCache {
 
  private:
   bool is_shared(size_t group, int32_t index) const;
-  /** Index of the page that holds position length_ where that page holds earlier positions too, else -1. */
-  int32_t tail_page(size_t group) const;
-
   PagePool* pool_;
   int32_t length_ = 0;
   int32_t max_tokens_ = 0;

@@ -274,6 +274,16 @@ void PrefixIndex::drop_oldest_swapped() {
   }
 }
 
+void PrefixIndex::forget(PageId page) {
+  const int32_t index = node_of_page_[static_cast<size_t>(page)];
+  for (size_t g = 0; g < page_tokens_.size(); ++g) {
+    if (page_at(index, g) == page) let_go(index, g);
+  }
+  if (node(index).held > 0) return;
+  unlink(index);
+  prune(index);
+}
+
 void PrefixIndex::clear() {
   for (int32_t i = oldest_; i != kNone;) {
     const int32_t next = node(i).newer;
@@ -296,7 +306,7 @@ int32_t PrefixIndex::cached_pages() const {
   return count;
 }
 
-void PrefixIndex::renumber(std::span<const PageId> moved, int32_t pages) {
+void PrefixIndex::prepare_renumber(int32_t pages) {
   // Room for what a grown pool can hold.
   const size_t widest = static_cast<size_t>(*std::max_element(page_tokens_.begin(), page_tokens_.end()) / kUnit);
   const size_t capacity = std::min(kMostNodes, static_cast<size_t>(pages) * widest);
@@ -304,7 +314,15 @@ void PrefixIndex::renumber(std::span<const PageId> moved, int32_t pages) {
   free_nodes_.reserve(capacity);
   pages_.reserve(capacity * page_tokens_.size());
   path_.reserve(capacity);
-  std::vector<int32_t> nodes(static_cast<size_t>(pages), kNone);
+  for (size_t g = 0; g < page_tokens_.size(); ++g) {
+    present_[g].reserve(capacity + 1);
+    found_[g].reserve(capacity + 1);
+  }
+  renumbered_.reserve(std::max(static_cast<size_t>(pages), node_of_page_.size()));
+}
+
+void PrefixIndex::renumber(std::span<const PageId> moved, int32_t pages) {
+  renumbered_.assign(static_cast<size_t>(pages), kNone);
   for (size_t page = 0; page < node_of_page_.size(); ++page) {
     const int32_t index = node_of_page_[page];
     if (index == kNone) continue;
@@ -315,9 +333,9 @@ void PrefixIndex::renumber(std::span<const PageId> moved, int32_t pages) {
         break;
       }
     }
-    nodes[static_cast<size_t>(to)] = index;
+    renumbered_[static_cast<size_t>(to)] = index;
   }
-  node_of_page_ = std::move(nodes);
+  node_of_page_.swap(renumbered_);
 }
 
 }  // namespace banter::kv

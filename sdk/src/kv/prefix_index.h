@@ -53,6 +53,8 @@ class PrefixIndex {
   bool evict();
   /** When the page that evict() would take was last used; UINT64_MAX: there is none. */
   uint64_t oldest_use() const;
+  /** Lets go of a page that it holds. */
+  void forget(PageId page);
   /** Forgets everything, swapped pages included. */
   void clear();
 
@@ -63,8 +65,10 @@ class PrefixIndex {
   int32_t swapped_pages() const { return swap_ ? swap_->used() : 0; }
   /** What it costs to compute a token again, so that only pages for which copying is cheaper are swapped. 0: unknown. */
   void set_recompute_cost(double ns_per_token) { recompute_ns_ = ns_per_token; }
+  /** Takes all memory that renumber() will need for up to `pages` pages, so that it cannot fail. */
+  void prepare_renumber(int32_t pages);
   /** The pool has `pages` pages now, and page p became moved[p] where that is not kNoPage; all pages that the index holds
-   *  are below `pages`. Allocates. */
+   *  are below `pages`. After prepare_renumber(). */
   void renumber(std::span<const PageId> moved, int32_t pages);
 
  private:
@@ -135,6 +139,7 @@ class PrefixIndex {
   std::vector<PageId> pages_;          // [node][group]
   std::vector<int32_t> buckets_;       // heads of chains of nodes by (parent, tokens)
   std::vector<int32_t> node_of_page_;  // by page
+  std::vector<int32_t> renumbered_;    // the next one
   int32_t root_children_ = kNone;
   int32_t newest_ = kNone, oldest_ = kNone;
 

@@ -78,7 +78,7 @@ Result<void> check(const PagePool& pool, const StoredPages& stored, int32_t max_
     if (group.first_page < 0 || group.page_count < 1 || !whole || (spec.window == 0 && group.first_page != 0)) {
       return Error{BANTER_ERROR_CORRUPT, "the page counts do not fit the tokens"};
     }
-    total += group.bytes();  // far below 2^64: pages · page bytes of a slab that exists, at most 4 groups
+    total += group.bytes();  // far below 2^64: pages · page bytes of a slab that exists, a few groups
   }
   if (total != bytes) return Error{BANTER_ERROR_CORRUPT, "the pages' size is not what their counts say"};
   return {};
@@ -162,9 +162,13 @@ Result<void> copy_pages_out(ops::Backend& backend, const PagePool& pool, const S
   return {};
 }
 
-Result<SequenceCache> copy_pages_in(ops::Backend& backend, PagePool& pool, const StoredPages& stored,
-                                    int32_t max_tokens, std::span<const std::byte> bytes) {
+Result<SequenceCache> copy_pages_in(ops::Backend& backend, PagePool& pool, PrefixIndex& prefixes,
+                                    const StoredPages& stored, int32_t max_tokens, std::span<const std::byte> bytes) {
   if (Result<void> ok = check(pool, stored, max_tokens, bytes.size()); !ok) return ok.error();
+  int64_t pages = 0;
+  for (const StoredGroup& group : stored.groups) pages += group.page_count;
+  while (pool.free_pages() < std::min<int64_t>(pages, pool.total_pages()) && prefixes.evict()) {
+  }
   size_t at = 0;
   for (const StoredGroup& group : stored.groups) {
     const auto size = static_cast<size_t>(group.bytes());

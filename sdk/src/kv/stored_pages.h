@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "kv/page_pool.h"
+#include "kv/prefix_index.h"
 #include "ops/backend.h"
 
 namespace banter::kv {
@@ -41,11 +42,12 @@ Result<void> copy_pages_out(ops::Backend& backend, const PagePool& pool, const S
                             const StoredPages& stored, std::span<std::byte> out);
 
 /** A new sequence of at most `max_tokens` tokens with these pages, which it alone holds.
+ *  @param prefixes  of the pool: cached pages that nobody uses make room
  *  @param stored  any numbers at all: everything is checked against the pool
  *  @param bytes   any contents
  *  Errors: UNSUPPORTED (another geometry), CORRUPT (counts that do not fit together, numbers that are not finite),
  *  CONTEXT_FULL, KV_POOL_EXHAUSTED, BACKEND. */
-Result<SequenceCache> copy_pages_in(ops::Backend& backend, PagePool& pool, const StoredPages& stored,
-                                    int32_t max_tokens, std::span<const std::byte> bytes);
+Result<SequenceCache> copy_pages_in(ops::Backend& backend, PagePool& pool, PrefixIndex& prefixes,
+                                    const StoredPages& stored, int32_t max_tokens, std::span<const std::byte> bytes);
 
 }  // namespace banter::kv
