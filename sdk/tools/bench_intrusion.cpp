@@ -82,13 +82,14 @@ int bench_intrusion(const NpcBenchOptions& options) {
     during.insert(during.end(), stream.during.begin(), stream.during.end());
   }
   const double median = quantile(before, 0.5), p99 = quantile(during, 0.99), worst = quantile(during, 1);
+  const double ratio = median > 0 ? worst / median : 0;
   if (options.json) {
     const Json result = {{"model", info.name},
                          {"npcs", count},
                          {"intruder_tokens", options.intruder},
                          {"gap_before_ms", {{"p50", median}, {"max", quantile(before, 1)}}},
                          {"gap_during_ms", {{"p50", quantile(during, 0.5)}, {"p99", p99}, {"max", worst}}},
-                         {"worst_ratio", worst / median},
+                         {"worst_ratio", ratio},
                          {"intruder_ttft_ms", intruder.first - intruder.submitted}};
     std::printf("%s\n", result.dump().c_str());
     return 0;
@@ -97,7 +98,7 @@ int bench_intrusion(const NpcBenchOptions& options) {
               options.intruder);
   std::printf("gap between a character's tokens before: median %.1f ms, worst %.1f ms\n", median, quantile(before, 1));
   std::printf("while the prompt is computed:            median %.1f ms, 99 %% %.1f ms, worst %.1f ms (%.1f times)\n",
-              quantile(during, 0.5), p99, worst, worst / median);
+              quantile(during, 0.5), p99, worst, ratio);
   std::printf("the prompt's first token comes after %.0f ms\n", intruder.first - intruder.submitted);
   return 0;
 }
