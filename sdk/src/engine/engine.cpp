@@ -21,8 +21,6 @@ constexpr Refusal kTextTooLong{BANTER_ERROR_INVALID_ARGUMENT,
                                "The text with its options is larger than the whole buffer for request text; raise "
                                "text_buffer_bytes in banter_engine_config."};
 
-constexpr size_t kUsualPayload = 128;  // bytes of text that a player says
-
 size_t strings_bytes(std::span<const char* const> strings) {
   size_t bytes = 0;
   for (const char* s : strings) bytes += sizeof(uint32_t) + std::char_traits<char>::length(s);
@@ -212,11 +210,6 @@ BANTER_GAME_THREAD banter_result Engine::poll(banter_event* events, size_t strid
   const auto polled = channels_.events.poll(reinterpret_cast<std::byte*>(events), stride, capacity,
                                             [this](uint32_t slot) { free_slot_references(slot); });
   *out_count = polled.count;
-  // A game polls, then speaks: by then the lines that a submission writes are here.
-  CommandQueue::Lease lease;
-  channels_.commands.prefetch(lease);
-  channels_.slots.prefetch_next(kUsualPayload);
-  prefetch_for_write(&channels_.signal, 1);
   if (polled.wake_engine) channels_.signal.post();
   return polled.code;
 }

@@ -76,11 +76,6 @@ class SlotTable {
   }
 
   void prefetch() const { free_.prefetch(); }
-  /** Brings what the next request will write into the cache, for a payload of `bytes`. */
-  void prefetch_next(size_t bytes) const {
-    const uint32_t index = free_.peek();
-    if (index < slots_.size()) prefetch_for_write(&slots_[index], bytes + offsetof(RequestSlot, inline_payload));
-  }
   uint32_t acquire() { return free_.acquire(); }
   /** The slot's id dies; whoever holds the slot calls it, once. */
   void release(uint32_t index) {
