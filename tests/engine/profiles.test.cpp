@@ -259,10 +259,16 @@ TEST_F(ProfileNpc, PriorityHoldsWhereTheRequestGivesNone) {
   ASSERT_EQ(banter_npc_create_from_profile(slow, background.data(), background.size(), nullptr, &low), BANTER_OK);
   ASSERT_EQ(banter_npc_create_from_profile(slow, urgent.data(), urgent.size(), nullptr, &high), BANTER_OK);
   const std::string long_text(300, 'x');
+  ASSERT_EQ(banter_engine_set_paused(narrow.engine, 1), BANTER_OK);
   const banter_request_id first = say(low, long_text, Ask(2, kGoOn)), second = say(high, "Hello", Ask(2, kGoOn));
-  narrow.finish(second);
-  EXPECT_EQ(narrow.outcomes[first].kind, 0);
+  ASSERT_EQ(banter_engine_set_paused(narrow.engine, 0), BANTER_OK);
   EXPECT_EQ(narrow.finish(first).kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(narrow.finish(second).kind, BANTER_EVENT_DONE);
+  std::vector<banter_request_id> ended;
+  for (const Recorded& recorded : narrow.events) {
+    if (recorded.event.kind == BANTER_EVENT_DONE) ended.push_back(recorded.event.request);
+  }
+  EXPECT_EQ(ended, (std::vector<banter_request_id>{second, first}));
 }
 
 TEST_F(ProfileNpc, RefusesValuesOutOfRangeByName) {
