@@ -20,13 +20,6 @@ struct Frames {
   uint64_t prefill_tokens = 0, decode_tokens = 0;
 };
 
-banter_engine_statistics figures(EngineSession& session) {
-  banter_engine_statistics statistics = {};
-  statistics.struct_size = sizeof statistics;
-  banter_engine_get_statistics(session.engine(), &statistics);
-  return statistics;
-}
-
 /** Plays for `seconds`; a character whose reply has ended gets a new prompt. */
 bool play(EngineSession& session, const NpcBenchOptions& options, double seconds, uint32_t vocabulary, Frames& frames) {
   std::mt19937_64 random(options.counts[0]);
@@ -76,10 +69,8 @@ void print_spread(const char* what, const std::vector<double>& values) {
 
 int bench_frames(const NpcBenchOptions& options) {
   EngineSession session;
-  if (!open_for_npcs(session, options, options.counts[0])) return 1;
-  banter_model_info info = {};
-  info.struct_size = sizeof info;
-  if (banter_model_get_info(session.model(), &info) != BANTER_OK) return 1;
+  banter_model_info info;
+  if (!open_for_npcs(session, options, options.counts[0], info)) return 1;
   banter_engine_set_frame_budget(session.engine(), static_cast<float>(options.frame_budget_ms));
   Frames warm_up, frames;
   // The engine learns what its steps cost.

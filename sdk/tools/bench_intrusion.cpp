@@ -56,10 +56,8 @@ int bench_intrusion(const NpcBenchOptions& options) {
   sized.generate = reply;
   const uint32_t count = options.counts[0];
   EngineSession session;
-  if (!open_for_npcs(session, sized, count + 1)) return 1;
-  banter_model_info info = {};
-  info.struct_size = sizeof info;
-  if (banter_model_get_info(session.model(), &info) != BANTER_OK) return 1;
+  banter_model_info info;
+  if (!open_for_npcs(session, sized, count + 1, info)) return 1;
   std::mt19937_64 random(1);
   std::vector<Stream> streams(count);
   Heard intruder;

@@ -40,12 +40,6 @@ std::vector<std::vector<int32_t>> make_prompts(const NpcBenchOptions& options, u
   return prompts;
 }
 
-uint64_t kv_bytes_used(EngineSession& session) {
-  banter_engine_statistics statistics = {};
-  statistics.struct_size = sizeof statistics;
-  return banter_engine_get_statistics(session.engine(), &statistics) == BANTER_OK ? statistics.kv_bytes_used : 0;
-}
-
 bool all_ended(const std::vector<Heard>& all) {
   return std::all_of(all.begin(), all.end(), [](const Heard& heard) { return heard.ended >= 0; });
 }
@@ -67,12 +61,12 @@ bool arrive(EngineSession& session, const std::vector<std::vector<int32_t>>& pro
 bool reply(EngineSession& session, const std::vector<std::vector<int32_t>>& prompts, uint32_t generate,
            std::vector<Heard>& all, Measured& measured) {
   all.assign(prompts.size(), {});
-  measured.kv_bytes_before = kv_bytes_used(session);
+  measured.kv_bytes_before = figures(session).kv_bytes_used;
   for (size_t i = 0; i < prompts.size(); ++i)
     if (!submit_tokens(session, prompts[i], generate, all[i])) return false;
   while (!all_ended(all)) {
     if (!hear(session, all, 1000)) return false;
-    measured.kv_bytes_most = std::max(measured.kv_bytes_most, kv_bytes_used(session));
+    measured.kv_bytes_most = std::max(measured.kv_bytes_most, figures(session).kv_bytes_used);
   }
   return true;
 }
@@ -176,7 +170,7 @@ std::vector<int32_t> random_tokens(std::mt19937_64& random, uint32_t vocabulary,
   return tokens;
 }
 
-bool open_for_npcs(EngineSession& session, const NpcBenchOptions& options, uint32_t most) {
+bool open_for_npcs(EngineSession& session, const NpcBenchOptions& options, uint32_t most, banter_model_info& info) {
   EngineOptions engine = options.engine;
   const uint32_t tokens = options.prompt + options.generate + 16;
   const Result<formats::Gguf> file = formats::Gguf::open(engine.model);
@@ -190,7 +184,17 @@ bool open_for_npcs(EngineSession& session, const NpcBenchOptions& options, uint3
     engine.kv_budget_bytes = (most + 1) * report.kv->sequence_bytes(ops::KvType::kF32, tokens + 16) * 5 / 4;
   if (engine.context == 0) engine.context = tokens;
   engine.max_requests = std::max(256u, 2 * most);
-  return session.open(engine);
+  if (!session.open(engine)) return false;
+  info = {};
+  info.struct_size = sizeof info;
+  return banter_model_get_info(session.model(), &info) == BANTER_OK;
+}
+
+banter_engine_statistics figures(EngineSession& session) {
+  banter_engine_statistics statistics = {};
+  statistics.struct_size = sizeof statistics;
+  banter_engine_get_statistics(session.engine(), &statistics);
+  return statistics;
 }
 
 bool submit_tokens(EngineSession& session, const std::vector<int32_t>& tokens, uint32_t generate, Heard& heard) {
@@ -238,10 +242,8 @@ bool hear(EngineSession& session, std::vector<Heard>& all, uint32_t wait_ms) {
 int bench_npcs(const NpcBenchOptions& options) {
   EngineSession session;
   const uint32_t most = *std::max_element(options.counts.begin(), options.counts.end());
-  if (!open_for_npcs(session, options, most)) return 1;
-  banter_model_info info = {};
-  info.struct_size = sizeof info;
-  if (banter_model_get_info(session.model(), &info) != BANTER_OK) return 1;
+  banter_model_info info;
+  if (!open_for_npcs(session, options, most, info)) return 1;
   Json result = {{"model", info.name},
                  {"backend", info.backend},
                  {"prompt_tokens", options.prompt},

@@ -24,9 +24,11 @@ struct NpcBenchOptions {
   bool json = false;
 };
 
-/** Engine, model and a KV pool in which `most` characters with prompt and reply find room. nullopt: the reason was printed
- *  or is on stderr. */
-bool open_for_npcs(EngineSession& session, const NpcBenchOptions& options, uint32_t most);
+/** Engine, model and a KV pool in which `most` characters with prompt and reply find room, and what the model is. False:
+ *  the reason was printed. */
+bool open_for_npcs(EngineSession& session, const NpcBenchOptions& options, uint32_t most, banter_model_info& info);
+/** The engine's figures now. */
+banter_engine_statistics figures(EngineSession& session);
 
 /** A request's way, on one clock. Times in milliseconds. */
 struct Heard {

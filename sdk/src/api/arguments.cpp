@@ -230,15 +230,7 @@ BANTER_GAME_THREAD banter_result read_request(const banter_request_config* confi
   out.priority = c.priority;
   out.deadline_ms = c.deadline_ms;
   if (c.user_data != nullptr) out.user_data = c.user_data;
-  if (c.sampling != nullptr) {
-    Sampling sampling;
-    if (const banter_result code = read_sampling(c.sampling, sampling)) return code;
-    out.has_sampling = true;
-    out.sampling = sampling.settings;
-    out.bias_tokens = sampling.bias_tokens;
-    out.bias_values = sampling.bias_values;
-  }
-  return BANTER_OK;
+  return c.sampling != nullptr ? read_sampling_into(c.sampling, out) : BANTER_OK;
 }
 
 }  // namespace banter::api

@@ -70,6 +70,18 @@ struct Sampling {
 /** @param name  what messages call the struct */
 banter_result read_sampling(const banter_sampling_config* config, Sampling& out,
                             const char* name = "banter_sampling_config") noexcept;
+/** The same, into what carries a request or a character to the engine. */
+template <class Target>
+banter_result read_sampling_into(const banter_sampling_config* config, Target& out,
+                                 const char* name = "banter_sampling_config") noexcept {
+  Sampling sampling;
+  if (const banter_result code = read_sampling(config, sampling, name)) return code;
+  out.has_sampling = true;
+  out.sampling = sampling.settings;
+  out.bias_tokens = sampling.bias_tokens;
+  out.bias_values = sampling.bias_values;
+  return BANTER_OK;
+}
 
 /** Fills in everything of `out` that a request config says; NULL: the defaults. `out` borrows the caller's arrays.
  *  @param allowed_flags  BANTER_REQUEST_… bits that make sense for this call */

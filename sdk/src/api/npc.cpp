@@ -49,12 +49,7 @@ banter_result BANTER_CALL banter_npc_create(banter_model* handle, const banter_n
     settings.reply_reserve_tokens = c.reply_reserve_tokens;
     settings.user_data = c.user_data != nullptr ? c.user_data : model->user_data;
     if (c.sampling != nullptr) {
-      banter::api::Sampling sampling;
-      if (const banter_result code = banter::api::read_sampling(c.sampling, sampling)) return code;
-      settings.has_sampling = true;
-      settings.sampling = sampling.settings;
-      settings.bias_tokens = sampling.bias_tokens;
-      settings.bias_values = sampling.bias_values;
+      if (const banter_result code = banter::api::read_sampling_into(c.sampling, settings)) return code;
     }
     auto npc = model->engine->create_npc(*model, settings);
     if (!npc) return fail(npc.error());

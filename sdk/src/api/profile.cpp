@@ -38,12 +38,8 @@ banter_result BANTER_CALL banter_npc_create_from_profile(banter_model* handle, c
     if (read->has_sampling) {
       const std::string name =
           "The profile" + (read->name.empty() ? std::string() : " '" + read->name + "'") + ": sampling";
-      banter::api::Sampling sampling;
-      if (const banter_result code = banter::api::read_sampling(&read->sampling, sampling, name.c_str())) return code;
-      settings.has_sampling = true;
-      settings.sampling = sampling.settings;
-      settings.bias_tokens = sampling.bias_tokens;
-      settings.bias_values = sampling.bias_values;
+      const auto code = banter::api::read_sampling_into(&read->sampling, settings, name.c_str());
+      if (code != BANTER_OK) return code;
     }
     auto npc = model->engine->create_npc(*model, settings);
     if (!npc) return fail(npc.error());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/utf8.h"
+
 namespace banter::dialogue {
 
 using text::TokenId;
@@ -11,21 +13,14 @@ namespace {
 constexpr std::string_view kSummaryTitle = "What happened before: ";
 constexpr std::string_view kSummaryTask =
     "Below is the earlier part of a conversation. Sum it up in at most 80 words for the one who answers in it: who was "
-    "met, "
-    "what was asked, told, promised and decided, and every name. Write nothing but the summary, in the language of the "
-    "conversation.\n";
+    "met, what was asked, told, promised and decided, and every name. Write nothing but the summary, in the language "
+    "of "
+    "the conversation.\n";
 constexpr size_t kMostSummaryBytes = 2048, kLeastSummarized = 128;
 constexpr size_t kMostUnsummarized = 256;  // turns
 
 const char* speaker(Role role) {
   return role == Role::kUser ? "User: " : role == Role::kAssistant ? "Answer: " : "Note: ";
-}
-
-/** The longest prefix of at most `limit` bytes that ends between code points. */
-std::string_view whole_prefix(std::string_view text, size_t limit) {
-  if (text.size() <= limit) return text;
-  while (limit > 0 && (static_cast<uint8_t>(text[limit]) & 0xC0) == 0x80) --limit;
-  return text.substr(0, limit);
 }
 
 }  // namespace
@@ -161,7 +156,7 @@ std::string Conversation::summary_request(size_t limit_bytes) const {
   std::string clipped;
   if (first == unsummarized_.size() && first > 0) {
     const size_t room = limit_bytes > bytes ? limit_bytes - bytes : 0;
-    clipped = whole_prefix(unsummarized_[--first].text, std::max(room, kLeastSummarized));
+    clipped = text::utf8_prefix(unsummarized_[--first].text, std::max(room, kLeastSummarized));
   }
   std::string text(kSummaryTask);
   if (!summary_.empty()) {
@@ -180,7 +175,7 @@ void Conversation::set_summary(std::string_view summary) {
   unsummarized_.clear();
   while (!summary.empty() && (summary.front() == ' ' || summary.front() == '\n')) summary.remove_prefix(1);
   while (!summary.empty() && (summary.back() == ' ' || summary.back() == '\n')) summary.remove_suffix(1);
-  if (!summary.empty()) summary_.assign(whole_prefix(summary, kMostSummaryBytes));
+  if (!summary.empty()) summary_.assign(text::utf8_prefix(summary, kMostSummaryBytes));
 }
 
 Conversation Conversation::restored(ConversationState state, ContextPolicy policy, size_t limit_bytes) {

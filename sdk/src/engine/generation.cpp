@@ -52,14 +52,6 @@ void read_text(ChainCursor& cursor, const RequestSlot& slot, Generation& generat
   }
 }
 
-/** The largest prefix of `text` of at most `limit` bytes that ends between code points. */
-size_t whole_prefix(std::string_view text, size_t limit) {
-  if (text.size() <= limit) return text.size();
-  size_t end = limit;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
-  return end == 0 ? limit : end;
-}
-
 EventBlock* block_for(Channels& channels, const Generation& generation, banter_event_kind kind) {
   EventBlock* block = channels.events.allocate();
   if (block == nullptr) return nullptr;
@@ -117,7 +109,7 @@ bool deliver_text(Channels& channels, Generation& generation) {
       room = false;
       break;
     }
-    const size_t bytes = whole_prefix(rest, EventBlock::kDataBytes / 2);
+    const size_t bytes = text::utf8_prefix(rest, EventBlock::kDataBytes / 2).size();
     std::memcpy(block->data, rest.data(), bytes);
     block->data[bytes] = '\0';
     block->text_len = static_cast<uint32_t>(bytes);
@@ -189,7 +181,7 @@ void deliver_terminal(Channels& channels, Generation& generation) {
   slot.blob = std::move(generation.blob);
   slot.code = generation.code;
   slot.finish_reason = generation.reason;
-  const size_t length = whole_prefix(generation.message, sizeof slot.message - 1);
+  const size_t length = text::utf8_prefix(generation.message, sizeof slot.message - 1).size();
   std::memcpy(slot.message, generation.message.data(), length);
   slot.message[length] = '\0';
   slot.message_len = static_cast<uint32_t>(length);

@@ -126,13 +126,18 @@ bool KvAllocator::reclaim() {
   return true;
 }
 
+/** Takes its pages; false: it has none. */
+bool KvAllocator::preempt(Generation& victim) {
+  if (victim.cache->held_pages() == 0) return false;
+  victim.cache->clear();
+  if (victim.admitted) ++victim.preemptions;
+  victim.admitted = false;
+  return true;
+}
+
 bool KvAllocator::preempt_behind(std::span<const Ranked> ranked, size_t at) {
   for (size_t i = ranked.size() - 1; i > at; --i) {
-    Generation& victim = *ranked[i].generation;
-    if (victim.cache->held_pages() == 0) continue;
-    victim.cache->clear();
-    if (victim.admitted) ++victim.preemptions;
-    victim.admitted = false;
+    if (!preempt(*ranked[i].generation)) continue;
     ranked[i].candidate->rows = 0;  // its turn comes later in this order: not this step
     return true;
   }
@@ -145,11 +150,7 @@ Result<void> KvAllocator::resize(size_t bytes, std::span<Generation* const> runn
   while (pool_.total_pages() - pool_.free_pages() > pages) {
     if (reclaim()) continue;
     if (left == 0) break;
-    Generation& victim = *running[--left];
-    if (victim.cache == nullptr || victim.cache->held_pages() == 0) continue;
-    victim.cache->clear();
-    if (victim.admitted) ++victim.preemptions;
-    victim.admitted = false;
+    preempt(*running[--left]);
   }
   // All memory first: once pages have moved nothing may fail.
   const int32_t most = std::max(pages, pool_.total_pages());

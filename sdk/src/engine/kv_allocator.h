@@ -61,6 +61,7 @@ class KvAllocator {
   void find_prefix(Generation& generation, uint64_t step);
   bool reclaim();
   bool keep_own_tail(const kv::SequenceCache& cache);
+  static bool preempt(Generation& victim);
   bool preempt_behind(std::span<const Ranked> ranked, size_t at);
   NpcObject* oldest_idle() const;
 

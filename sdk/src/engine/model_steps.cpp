@@ -80,7 +80,7 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
     }
   }
   if (cost_.is_known() && allowance_ns != Pacer::kNoLimit) {
-    limits.rows = cost_.rows_within(static_cast<double>(allowance_ns), std::min(kLeastRows, limits.rows), limits.rows);
+    limits.rows = cost_.rows_within(static_cast<double>(allowance_ns), kLeastRows, limits.rows);
   }
   limits.prefill_rows = limits.rows;
   wanted_ns_ = 0;
@@ -144,13 +144,11 @@ void ModelRunner::build_batch() {
       generation.checked.insert(generation.checked.end(), generation.guesses.begin(), generation.guesses.end());
       chunk.tokens = generation.checked;
       chunk.logits = model::LogitRows::kAll;
-      batch_.chunks.push_back(chunk);
-      batch_generations_.push_back(&generation);
-      continue;
+    } else {
+      chunk.tokens = std::span<const text::TokenId>(generation.tokens)
+                         .subspan(static_cast<size_t>(generation.cache->length()), static_cast<size_t>(rows));
+      chunk.logits = rows == generation.pending() ? model::LogitRows::kLast : model::LogitRows::kNone;
     }
-    chunk.tokens = std::span<const text::TokenId>(generation.tokens)
-                       .subspan(static_cast<size_t>(generation.cache->length()), static_cast<size_t>(rows));
-    chunk.logits = rows == generation.pending() ? model::LogitRows::kLast : model::LogitRows::kNone;
     batch_.chunks.push_back(chunk);
     batch_generations_.push_back(&generation);
   }
@@ -171,9 +169,7 @@ bool ModelRunner::find_draft() {
 void ModelRunner::forget_guesses(Generation& generation) {
   if (generation.guesses.empty()) return;
   generation.guesses.clear();
-  if (!generation.draft_cache) return;
-  kv::SequenceCache& draft = *generation.draft_cache;
-  draft.truncate(std::min(draft.length(), static_cast<int32_t>(generation.tokens.size())));
+  if (generation.draft_cache) generation.draft_cache->truncate(static_cast<int32_t>(generation.tokens.size()));
 }
 
 /** Guesses for those that decode in this step, within what the step has room for and what is worth its cost. */

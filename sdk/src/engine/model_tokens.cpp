@@ -56,16 +56,13 @@ void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chun
   const auto guessed = static_cast<int32_t>(rows) - 1;
   channels_.metrics.speculated(static_cast<uint32_t>(guessed), static_cast<uint32_t>(right));
   generation.guesses.clear();
-  if (generation.draft_cache) {
-    kv::SequenceCache& draft = *generation.draft_cache;
-    draft.truncate(std::min(draft.length(), start + 1 + right));
-  }
+  if (generation.draft_cache) generation.draft_cache->truncate(start + 1 + right);
   generation.acceptance.learn(guessed, right);
   generation.drafted_tokens += static_cast<uint32_t>(guessed);
   generation.accepted_tokens += static_cast<uint32_t>(right);
   const auto known = static_cast<int32_t>(generation.tokens.size()) - 1;
   // Of the chunk's rows those count that were right; what was forced behind them is not computed yet.
-  generation.cache->truncate(std::min({generation.cache->length(), known, start + 1 + right}));
+  generation.cache->truncate(std::min(known, start + 1 + right));
   generation.progress.truncated(static_cast<uint32_t>(generation.cache->length()));
 }
 
@@ -120,7 +117,7 @@ bool ModelRunner::slide(Generation& generation) {
   if (sliding - dropped < kept_whole) return false;
   const auto first = generation.tokens.begin() + static_cast<std::ptrdiff_t>(pinned);
   generation.tokens.erase(first, first + static_cast<std::ptrdiff_t>(dropped));
-  generation.cache->truncate(std::min(generation.cache->length(), static_cast<int32_t>(pinned)));
+  generation.cache->truncate(static_cast<int32_t>(pinned));
   generation.draft_cache.reset();
   generation.trimmed_tokens += static_cast<uint32_t>(dropped);
   generation.trimmed_waiting = true;
@@ -135,10 +132,7 @@ void ModelRunner::roll_back(Generation& generation, int32_t count) {
   // The newest token left is computed once more: its logits choose again.
   generation.cache->truncate(static_cast<int32_t>(generation.tokens.size()) - 1);
   generation.progress.truncated(static_cast<uint32_t>(generation.cache->length()));
-  if (generation.draft_cache) {
-    kv::SequenceCache& draft = *generation.draft_cache;
-    draft.truncate(std::min(draft.length(), static_cast<int32_t>(generation.tokens.size())));
-  }
+  if (generation.draft_cache) generation.draft_cache->truncate(static_cast<int32_t>(generation.tokens.size()));
 }
 
 }  // namespace banter::engine

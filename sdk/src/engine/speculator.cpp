@@ -68,7 +68,7 @@ bool DraftModel::prepare(Wanted& wanted) {
   }
   kv::SequenceCache& cache = *generation.draft_cache;
   // What was guessed wrong last time goes: the newest token always, it is computed anew.
-  cache.truncate(std::min(cache.length(), size - 1));
+  cache.truncate(size - 1);
   wanted.most = std::min(wanted.most, cache.max_tokens() - size);
   return wanted.most > 0;
 }

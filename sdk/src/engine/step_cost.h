@@ -26,12 +26,12 @@ class StepCost {
     const Line line = fit();
     return line.base + line.slope * rows;
   }
-  /** The most rows that take at most `ns`, in [least, most]. */
+  /** The most rows that take at most `ns`, in [least, most]; `most` where that is less than `least`. */
   int32_t rows_within(double ns, int32_t least, int32_t most) const {
     const Line line = fit();
     if (line.slope <= 0) return most;
     const double rows = (ns - line.base) / line.slope;
-    return static_cast<int32_t>(std::clamp(rows, static_cast<double>(least), static_cast<double>(most)));
+    return static_cast<int32_t>(std::min(std::max(rows, static_cast<double>(least)), static_cast<double>(most)));
   }
   /** False while all steps had about one size: then slope() is only an upper bound. */
   bool knows_slope() const { return n_ > 0 && is_spread(); }

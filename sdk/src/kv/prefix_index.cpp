@@ -25,23 +25,31 @@ Result<std::unique_ptr<PrefixIndex>> PrefixIndex::create(PagePool& pool, size_t 
 }
 
 PrefixIndex::PrefixIndex(PagePool& pool, std::unique_ptr<SwapStore> swap) : pool_(pool), swap_(std::move(swap)) {
-  int32_t widest = kUnit;
   for (size_t g = 0; g < pool.groups().size(); ++g) {
     page_tokens_.push_back(pool.pages(static_cast<int32_t>(g)).geometry.page_tokens);
-    widest = std::max(widest, page_tokens_.back());
   }
+  present_.resize(page_tokens_.size());
+  found_.resize(page_tokens_.size());
+  runs_.resize(page_tokens_.size());
+  node_of_page_.assign(static_cast<size_t>(pool.total_pages()), kNone);
+  reserve_nodes(pool.total_pages());
+  buckets_.assign(std::bit_ceil(nodes_.capacity() + 1), kNone);
+}
+
+/** Room for the nodes of a pool of `pages` pages, and for sequences along them. */
+void PrefixIndex::reserve_nodes(int32_t pages) {
   // A page needs at most the nodes from the page before it on.
-  const size_t stored = static_cast<size_t>(pool.total_pages()) + (swap_ ? static_cast<size_t>(swap_->capacity()) : 0);
+  const int32_t widest = *std::max_element(page_tokens_.begin(), page_tokens_.end());
+  const size_t stored = static_cast<size_t>(pages) + (swap_ ? static_cast<size_t>(swap_->capacity()) : 0);
   const size_t nodes = std::min(kMostNodes, stored * static_cast<size_t>(widest / kUnit));
   nodes_.reserve(nodes);
   free_nodes_.reserve(nodes);
   pages_.reserve(nodes * page_tokens_.size());
-  buckets_.assign(std::bit_ceil(nodes + 1), kNone);
-  node_of_page_.assign(static_cast<size_t>(pool.total_pages()), kNone);
   path_.reserve(nodes);
-  for (size_t g = 0; g < page_tokens_.size(); ++g) present_.emplace_back().reserve(nodes + 1);
-  for (size_t g = 0; g < page_tokens_.size(); ++g) found_.emplace_back().reserve(nodes + 1);
-  runs_.resize(page_tokens_.size());
+  for (size_t g = 0; g < page_tokens_.size(); ++g) {
+    present_[g].reserve(nodes + 1);
+    found_[g].reserve(nodes + 1);
+  }
 }
 
 PrefixIndex::~PrefixIndex() {
@@ -307,17 +315,7 @@ int32_t PrefixIndex::cached_pages() const {
 }
 
 void PrefixIndex::prepare_renumber(int32_t pages) {
-  // Room for what a grown pool can hold.
-  const size_t widest = static_cast<size_t>(*std::max_element(page_tokens_.begin(), page_tokens_.end()) / kUnit);
-  const size_t capacity = std::min(kMostNodes, static_cast<size_t>(pages) * widest);
-  nodes_.reserve(capacity);
-  free_nodes_.reserve(capacity);
-  pages_.reserve(capacity * page_tokens_.size());
-  path_.reserve(capacity);
-  for (size_t g = 0; g < page_tokens_.size(); ++g) {
-    present_[g].reserve(capacity + 1);
-    found_[g].reserve(capacity + 1);
-  }
+  reserve_nodes(pages);
   renumbered_.reserve(std::max(static_cast<size_t>(pages), node_of_page_.size()));
 }
 

@@ -101,6 +101,7 @@ class PrefixIndex {
   static int32_t swap_slot(PageId entry) { return -2 - entry; }
 
   // Nodes.
+  void reserve_nodes(int32_t pages);
   size_t bucket(int32_t parent, const int32_t* tokens) const;
   int32_t child(int32_t parent, const int32_t* tokens) const;
   int32_t add_child(int32_t parent, const int32_t* tokens);

@@ -40,10 +40,6 @@ bool all_finite(ops::KvType type, std::span<const std::byte> bytes) {
   return type == ops::KvType::kF32 ? all_finite<uint32_t>(bytes, 0x7F800000u) : all_finite<uint16_t>(bytes, 0x7C00u);
 }
 
-std::byte* address_of(const ops::KvPages& pages, PageId page) {
-  return pages.page(page);
-}
-
 /** Tokens that any sequence has computed when its oldest pages in use are those of `stored`: growing to it and back
  *  gives a new sequence the same ones. */
 int64_t reached_tokens(const PagePool& pool, const StoredPages& stored) {
@@ -155,7 +151,7 @@ Result<void> copy_pages_out(ops::Backend& backend, const PagePool& pool, const S
     const size_t bytes = group.geometry.page_bytes();
     for (int32_t p = 0; p < group.page_count; ++p, at += bytes) {
       const PageId page = cache.table(static_cast<int32_t>(g))[static_cast<size_t>(group.first_page + p)];
-      const std::byte* const from = address_of(pool.pages(static_cast<int32_t>(g)), page);
+      const std::byte* const from = pool.pages(static_cast<int32_t>(g)).page(page);
       if (Result<void> copied = backend.copy_to_host(out.data() + at, from, bytes); !copied) return copied;
     }
   }
@@ -185,7 +181,7 @@ Result<SequenceCache> copy_pages_in(ops::Backend& backend, PagePool& pool, Prefi
     const size_t size = group.geometry.page_bytes();
     for (int32_t p = 0; p < group.page_count; ++p, at += size) {
       const PageId page = cache->table(static_cast<int32_t>(g))[static_cast<size_t>(group.first_page + p)];
-      std::byte* const to = address_of(pool.pages(static_cast<int32_t>(g)), page);
+      std::byte* const to = pool.pages(static_cast<int32_t>(g)).page(page);
       if (Result<void> copied = backend.copy_from_host(to, bytes.data() + at, size); !copied) return copied.error();
     }
   }

@@ -80,6 +80,13 @@ bool is_ascii(std::string_view text) {
   return true;
 }
 
+std::string_view utf8_prefix(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return text;
+  size_t end = limit;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end == 0 ? limit : end);
+}
+
 bool utf8_is_valid(std::string_view text) {
   while (!text.empty()) {
     if (text.size() >= 8 && is_ascii(text.substr(0, 8))) {

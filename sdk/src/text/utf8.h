@@ -32,6 +32,10 @@ inline uint32_t utf8_size(char lead) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
+/** The longest prefix of `text` of at most `limit` bytes that ends between code points; `limit` bytes where valid text
+ *  would have none. */
+std::string_view utf8_prefix(std::string_view text, size_t limit);
+
 bool utf8_is_valid(std::string_view text);
 bool is_ascii(std::string_view text);
 
