@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import sys
 
-CODE = (".h", ".hpp", ".c", ".cc", ".cpp")
+CODE = (".h", ".hpp", ".c", ".cc", ".cpp", ".cu")
 
 
 def arguments():

@@ -1,0 +1,30 @@
+// A weight matrix on the device: panels of 32 rows, in blocks of 32 columns, as ops/packed_form.h describes them, with the
+// planes of a block transposed so that a lane of a warp, which is a row of the panel, reads its 16 bytes at once:
+//
+//   8 bit   [h = 0..1][r][16]        bytes = the codes of columns 16h..16h+15
+//   4 bit   [r][16]                  byte 4w + j: low nibble = column 4w + j, high nibble = column 16 + 4w + j
+//   2 bit   [h = 0..1][r][4]         byte j, bits 2i..2i+1 = column 16h + 4i + j
+//   1 bit   [r][4]                   byte j, bit g = column 4g + j
+//
+// Word w of a row's 4-bit codes is then what lane t = w of an 8-bit matrix fragment holds (device.h): low nibbles are its
+// a[0], high nibbles its a[2]. F32: [column][32 rows]. F16 and BF16: fragments, see there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/backend.h"
+#include "ops/packed_form.h"
+
+namespace banter::cuda {
+
+class DeviceWeight final : public ops::Weight {
+ public:
+  ops::FormId form = ops::FormId::kF32;
+  const uint8_t* panels = nullptr;  // device memory that the backend owns
+  size_t panel_bytes = 0;
+
+  int64_t panel_count() const { return (rows + ops::kPanelRows - 1) / ops::kPanelRows; }
+};
+
+}  // namespace banter::cuda

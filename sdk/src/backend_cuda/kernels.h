@@ -1,0 +1,123 @@
+// The kernels, as the host calls them. Each function queues its kernels on the stream and returns the runtime's answer;
+// none waits. All pointers are device memory unless said otherwise; `rows` are those that the grid is made for, a count
+// that may be rounded up: kernels leave rows from StepView::counts on untouched.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "backend_cuda/device_weight.h"
+#include "backend_cuda/step_data.h"
+#include "ops/backend.h"
+
+namespace banter::cuda {
+
+/** What kernels need to know of the card. */
+struct DeviceLimits {
+  int32_t compute_capability = 75;  // 10 · major + minor
+  int32_t multiprocessors = 1;
+};
+
+/** Activations in the forms that matrix products read, of rows [0, rows) and `cols` columns. Any may be null: not
+ *  wanted. Blocks of 32 columns; the last may be short and is filled up with zeros (cols rounded up to 32: `stride`).
+ *    int8   x ≈ q · d, d = max|x| / 127 of the block, q = round to nearest even of x / d; n = Σ q; zeros where d = 0
+ *    half   x · 2^-e as float16, e the row's exponent: largest magnitude in [1, 2); 0 for rows of zeros
+ *    bfloat x as bfloat16 */
+struct QuantisedRows {
+  int8_t* q = nullptr;          // [rows][stride]
+  float* d = nullptr;           // [rows][stride / 32]
+  int32_t* n = nullptr;         // [rows][stride / 32]
+  uint16_t* half = nullptr;     // [rows][stride]
+  float* half_scale = nullptr;  // [rows] 2^e
+  uint16_t* bfloat = nullptr;   // [rows][stride]
+  int32_t stride = 0;
+};
+
+// ------------------------------------------------------------------------------------------------ row_kernels.cu
+
+cudaError_t embed(const StepView& step, int32_t rows, const DeviceWeight& table, float scale, float* out,
+                  cudaStream_t stream);
+
+/** As ops::NormParams; row_offset is the step's row of row 0 (a layer's tail may begin at a later row). Also writes the
+ *  forms of `out` that `quantised` names. */
+cudaError_t norm(const StepView& step, const ops::NormParams& params, int32_t row_offset,
+                 const QuantisedRows& quantised, cudaStream_t stream);
+
+/** The forms of x [rows][cols] that `out` names. `row_indices` not null: of rows row_indices[i] (device memory), i below
+ *  StepView::counts->logit_rows; else of x's rows, row i being the step's row row_offset + i. */
+cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, int32_t row_offset,
+                     const int32_t* row_indices, const QuantisedRows& out, cudaStream_t stream);
+
+/** As ops::RopeKvParams. */
+struct RopeKvArgs {
+  float* q;
+  const float* k;
+  const float* v;
+  const float* q_norm;
+  const float* k_norm;
+  float epsilon;
+  const float* cos_sin;  // [positions][pairs][2], magnitude included; null: no rotation
+  int32_t pairs;         // n_rot / 2
+  bool adjacent_pairs;
+  int32_t heads;
+  int32_t layer;
+  DevicePages kv;
+  DevicePages recent;  // page_stride 0: none
+};
+cudaError_t rope_kv(const StepView& step, int32_t rows, const RopeKvArgs& args, cudaStream_t stream);
+
+// ------------------------------------------------------------------------------------------------ attention.cu
+
+/** As ops::AttentionParams. */
+struct AttentionArgs {
+  const float* q;
+  float* out;
+  int32_t heads;
+  int32_t layer;
+  int32_t window;
+  float scale;
+  float softcap;
+  DevicePages kv;
+  DevicePages recent;  // page_stride 0: none
+  float* partials;     // see attention_partial_floats()
+  int32_t splits;      // of the longest row; at least 1. Above 1 only where partials are given
+};
+/** Keys of a split: a row's keys are cut at multiples of this position, each part is computed for itself, and the parts
+ *  are merged in order, whichever way the work was spread over the card. */
+inline constexpr int32_t kSplitKeys = 256;
+/** Floats of `partials` for tiles × heads × splits; 0 where one block does all of a tile's splits. */
+size_t attention_partial_floats(int32_t tiles, int32_t heads, int32_t kv_heads, int32_t head_dim, int32_t splits);
+cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& args, const DeviceLimits& device,
+                      cudaStream_t stream);
+
+// ------------------------------------------------------------------------------------------------ linear.cu
+
+/** y[r] = W x[r] + bias for up to three weights that read the same rows. */
+struct LinearArgs {
+  const float* x;  // [rows][cols]: F32 weights read it
+  QuantisedRows quantised;
+  int32_t rows, row_offset;  // as in norm()
+  bool logit_rows;           // rows are counted by StepView::counts->logit_rows, from 0
+  int32_t targets;
+  const DeviceWeight* weights[3];
+  const float* biases[3];  // null: none
+  float* ys[3];            // [rows][weight.rows]
+  float softcap;           // 0: none
+};
+cudaError_t linear(const StepView& step, const LinearArgs& args, const DeviceLimits& device, cudaStream_t stream);
+
+/** out = act(Wg x) ⊙ (Wu x), and the forms of it that `quantised_out` names. */
+struct GatedArgs {
+  const DeviceWeight* gate;
+  const DeviceWeight* up;
+  const float* x;
+  QuantisedRows quantised;
+  int32_t rows, row_offset;
+  ops::Activation activation;
+  float* out;      // [rows][ff]
+  float* scratch;  // [rows][ff], for forms that need the two products first
+};
+cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, cudaStream_t stream);
+
+}  // namespace banter::cuda
