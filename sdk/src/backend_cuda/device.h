@@ -222,7 +222,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
 }  // namespace banter::cuda
 
 #else
-#include "cuda_emulator/device_emulated.h"  // the same names, for the host
+#include <device_emulated.h>  // the same names, for the host (tests/cuda_emulator)
 #endif
 
 namespace banter::cuda {
