@@ -62,6 +62,8 @@ class CpuBackend final : public ops::Backend {
     return {};
   }
 
+  Result<void> copy(void* to, const void* from, size_t bytes) override { return copy_from_host(to, from, bytes); }
+
   void set_upload_progress(UploadProgress progress) override { progress_ = std::move(progress); }
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse use) override;

@@ -211,6 +211,8 @@ class Backend {
   virtual bool is_host_memory() const = 0;
   virtual Result<void> copy_to_host(void* host, const void* device, size_t bytes) = 0;
   virtual Result<void> copy_from_host(void* device, const void* host, size_t bytes) = 0;
+  /** Within the backend's memory; the two do not overlap. Ordered before the ops of the next step. */
+  virtual Result<void> copy(void* to, const void* from, size_t bytes) = 0;
 
   /** Formats of KV pages that rope_kv and attention can work on. */
   virtual bool supports(KvType type) const { return type == KvType::kF16; }
