@@ -112,10 +112,11 @@ cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& 
 
 /** y[r] = W x[r] + bias for up to three weights that read the same rows. */
 struct LinearArgs {
-  const float* x;  // [rows][cols]: F32 weights read it
-  QuantisedRows quantised;
+  const float* x;            // [rows][cols]: F32 weights read it
+  QuantisedRows quantised;   // the forms that form_read_by() names
   int32_t rows, row_offset;  // as in norm()
-  bool logit_rows;           // rows are counted by StepView::counts->logit_rows, from 0
+  // Rows are counted by StepView::counts->logit_rows, from 0; then `x` is the step's, read at StepView::logit_rows.
+  bool logit_rows;
   int32_t targets;
   const DeviceWeight* weights[3];
   const float* biases[3];  // null: none
@@ -133,7 +134,8 @@ struct GatedArgs {
   int32_t rows, row_offset;
   ops::Activation activation;
   float* out;      // [rows][ff]
-  float* scratch;  // [rows][ff], for forms that need the two products first
+  float* scratch;  // [rows][ff], unless rows <= 8 and both weights are of one form
+  QuantisedRows quantised_out;
 };
 cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, cudaStream_t stream);
 
