@@ -31,7 +31,7 @@ uint32_t form_of(const DeviceWeight& weight, const DeviceLimits& device) {
 size_t Scratch::bytes_of_copy() const {
   const auto elements = static_cast<size_t>(rows_ * cols_);
   size_t bytes = 0;
-  if ((forms_ & kInt8) != 0) bytes += elements + 2 * (elements / kBlock * 4);
+  if ((forms_ & kInt8) != 0) bytes += elements + elements / kBlock * sizeof(ActivationScale);
   if ((forms_ & kHalf) != 0) bytes += 2 * elements + 4 * static_cast<size_t>(rows_);
   if ((forms_ & kBfloat) != 0) bytes += 2 * elements;
   return bytes;
@@ -83,10 +83,10 @@ QuantisedRows Scratch::make(const float* x, int32_t rows, int32_t cols, uint32_t
   };
   QuantisedRows where;
   where.stride = static_cast<int32_t>(rounded(cols));
+  where.capacity = static_cast<int32_t>(rows_);
   if ((forms & kInt8) != 0) {
     where.q = reinterpret_cast<int8_t*>(take(elements));
-    where.d = reinterpret_cast<float*>(take(elements / kBlock * 4));
-    where.n = reinterpret_cast<int32_t*>(take(elements / kBlock * 4));
+    where.scales = reinterpret_cast<ActivationScale*>(take(elements / kBlock * sizeof(ActivationScale)));
   }
   if ((forms & kHalf) != 0) {
     where.half = reinterpret_cast<uint16_t*>(take(2 * elements));
