@@ -17,18 +17,11 @@ int32_t splits_of(int32_t window, int32_t splits) {
   return window == 0 ? splits : std::min(splits, (window - 1) / kSplitKeys + 2);
 }
 
-/** Sizes of the scratch memory that a program needs. */
-struct Needs {
-  uint32_t forms = kNoForm;
-  int64_t rows = 1, cols = 1;
-  size_t partials = 0, products = 0;
-
-  void reads(const DeviceWeight& weight, int64_t count, const DeviceLimits& device) {
-    forms |= form_of(weight, device);
-    rows = std::max(rows, count);
-    cols = std::max(cols, weight.cols);
-  }
-};
+void reads(ScratchNeeds& needs, const DeviceWeight& weight, int64_t rows, const DeviceLimits& device) {
+  needs.forms |= form_of(weight, device);
+  needs.rows = std::max(needs.rows, rows);
+  needs.cols = std::max(needs.cols, weight.cols);
+}
 
 }  // namespace
 
@@ -54,26 +47,29 @@ struct Executor::Call {
 };
 
 Result<void> Executor::prepare(const Program& program, const StepShape& grid) {
-  Needs needs;
+  ScratchNeeds needs;
   for (const Op& op : program) {
     if (const auto* linear = std::get_if<LinearOp>(&op)) {
-      for (int32_t t = 0; t < linear->targets; ++t)
-        needs.reads(*linear->weights[t], rows_of(linear->rows, grid), device_);
+      for (int32_t t = 0; t < linear->targets; ++t) {
+        reads(needs, *linear->weights[t], rows_of(linear->rows, grid), device_);
+      }
     } else if (const auto* gated = std::get_if<GatedOp>(&op)) {
       const int64_t rows = rows_of(gated->rows, grid);
-      needs.reads(*gated->gate, rows, device_);
-      needs.reads(*gated->up, rows, device_);
+      reads(needs, *gated->gate, rows, device_);
+      reads(needs, *gated->up, rows, device_);
       needs.cols = std::max(needs.cols, gated->gate->rows);
       needs.products = std::max(needs.products, static_cast<size_t>(rows * gated->gate->rows));
     } else if (const auto* logits = std::get_if<LogitsOp>(&op)) {
-      needs.reads(*logits->head, grid.logit_rows, device_);
+      reads(needs, *logits->head, grid.logit_rows, device_);
+    } else if (std::holds_alternative<BestLogitsOp>(op)) {
+      needs.best_rows = static_cast<size_t>(grid.logit_rows);
     } else if (const auto* attention = std::get_if<AttentionOp>(&op)) {
       needs.partials = std::max(
           needs.partials, attention_partial_floats(grid.tiles, attention->heads, attention->kv.kv_heads,
                                                    attention->kv.head_dim, splits_of(attention->window, grid.splits)));
     }
   }
-  return scratch_.reserve(needs.forms, needs.rows, needs.cols, needs.partials, needs.products);
+  return scratch_.reserve(needs);
 }
 
 Result<void> Executor::issue(const Program& program, const StepShape& grid, bool counted, const StepUpload& upload,
@@ -223,6 +219,10 @@ cudaError_t Executor::run(const Call& call, const LogitsOp& op) {
     if (made != cudaSuccess) return made;
   }
   return linear(call.view, args, device_, call.stream);
+}
+
+cudaError_t Executor::run(const Call& call, const BestLogitsOp& op) {
+  return best_logits(call.view, op.logits, call.grid.logit_rows, op.vocabulary, scratch_.best_rows(), call.stream);
 }
 
 }  // namespace banter::cuda

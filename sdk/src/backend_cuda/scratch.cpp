@@ -37,12 +37,12 @@ size_t Scratch::bytes_of_copy() const {
   return bytes;
 }
 
-Result<void> Scratch::reserve(uint32_t forms, int64_t rows, int64_t cols, size_t partials, size_t products) {
-  if ((forms & ~forms_) != 0 || rows > rows_ || rounded(cols) > cols_) {
-    forms_ |= forms;
-    rows_ = std::max<int64_t>(rows_,
-                              static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 16)))));
-    cols_ = std::max(cols_, rounded(cols));
+Result<void> Scratch::reserve(const ScratchNeeds& needs) {
+  if ((needs.forms & ~forms_) != 0 || needs.rows > rows_ || rounded(needs.cols) > cols_) {
+    forms_ |= needs.forms;
+    const auto rows = static_cast<uint64_t>(std::max<int64_t>(needs.rows, 16));
+    rows_ = std::max(rows_, static_cast<int64_t>(std::bit_ceil(rows)));
+    cols_ = std::max(cols_, rounded(needs.cols));
     ++generation_;
     if (bytes_of_copy() > 0) {
       if (Result<void> made = memory_.allocate(2 * bytes_of_copy(), "activations"); !made) {
@@ -51,13 +51,15 @@ Result<void> Scratch::reserve(uint32_t forms, int64_t rows, int64_t cols, size_t
       }
     }
   }
-  const auto grow = [&](DeviceMemory& memory, size_t floats, const char* what) -> Result<void> {
-    if (floats * sizeof(float) <= memory.bytes()) return {};
+  const auto grow = [&](DeviceMemory& memory, size_t bytes, const char* what) -> Result<void> {
+    if (bytes <= memory.bytes()) return {};
     ++generation_;
-    return memory.allocate(std::bit_ceil(floats) * sizeof(float), what);
+    return memory.allocate(std::bit_ceil(bytes), what);
   };
-  if (Result<void> made = grow(partials_, partials, "attention's partial results"); !made) return made;
-  return grow(product_, products, "activations");
+  Result<void> made = grow(partials_, needs.partials * sizeof(float), "attention's partial results");
+  if (made) made = grow(product_, needs.products * sizeof(float), "activations");
+  if (made) made = grow(best_, needs.best_rows * sizeof(BestRow), "the best logits");
+  return made;
 }
 
 void Scratch::begin() {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend_cuda/best_logits.h"
 #include "backend_cuda/kernels.h"
 #include "backend_cuda/memory.h"
 
@@ -12,12 +13,20 @@ namespace banter::cuda {
 enum Form : uint32_t { kNoForm = 0, kInt8 = 1, kHalf = 2, kBfloat = 4 };
 uint32_t form_of(const DeviceWeight& weight, const DeviceLimits& device);
 
+/** How much of each a program needs. */
+struct ScratchNeeds {
+  uint32_t forms = kNoForm;
+  int64_t rows = 1, cols = 1;  // of activations in those forms
+  size_t partials = 0;         // floats
+  size_t products = 0;         // floats
+  size_t best_rows = 0;
+};
+
 /** Two copies of rows in other forms: the one being read, and the one being written. */
 class Scratch {
  public:
-  /** Room for `rows` rows of up to `cols` columns in `forms`, `partials` floats, and a product of rows × `products`.
-   *  Grows only. Errors: OUT_OF_MEMORY, BACKEND. */
-  Result<void> reserve(uint32_t forms, int64_t rows, int64_t cols, size_t partials, size_t products);
+  /** Grows only. Errors: OUT_OF_MEMORY, BACKEND. */
+  Result<void> reserve(const ScratchNeeds& needs);
 
   /** Forgets what the copies hold. */
   void begin();
@@ -30,6 +39,7 @@ class Scratch {
 
   float* partials() const { return partials_.as<float>(); }
   float* product() const { return product_.as<float>(); }
+  BestRow* best_rows() const { return best_.as<BestRow>(); }
   int32_t generation() const { return generation_; }
 
  private:
@@ -41,7 +51,7 @@ class Scratch {
   };
   size_t bytes_of_copy() const;
 
-  DeviceMemory memory_, partials_, product_;
+  DeviceMemory memory_, partials_, product_, best_;
   uint32_t forms_ = kNoForm;
   int64_t rows_ = 0, cols_ = 0;  // capacities; cols a multiple of 32
   Copy copies_[2];

@@ -198,6 +198,14 @@ struct LogitsParams {
   float softcap = 0.0f;
 };
 
+/** The best logits of a row: those above `rest`, in any order; nothing that is not finite. Exact. */
+struct BestLogits {
+  std::span<const int32_t> ids;   // at most kMostBestLogits
+  std::span<const float> logits;  // of each id
+  float rest = 0.0f;              // no other logit is above; -inf: there is no other
+};
+inline constexpr int32_t kMostBestLogits = 256;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -239,6 +247,12 @@ class Backend {
   virtual void rope_kv(const RopeKvParams& params) = 0;
   virtual void attention(const AttentionParams& params) = 0;
   virtual void logits(const LogitsParams& params) = 0;
+  /** Behind logits() of this step: brings the best of each of its rows to the host, for samplers that need no others.
+   *  Only where finds_best_logits(); a backend in host memory has no use for it. */
+  virtual bool finds_best_logits() const { return false; }
+  virtual void best_logits() {}
+  /** Of the i-th row, after end_step() and until the next begin_step(). */
+  virtual BestLogits best_row(int32_t) const { return {}; }
   /** Waits for the step's ops. OK, or the first failure since begin_step(). */
   virtual Result<void> end_step() = 0;
 };
