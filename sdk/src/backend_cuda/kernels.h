@@ -19,20 +19,37 @@ struct DeviceLimits {
   int32_t multiprocessors = 1;
 };
 
+/** What belongs to 32 activations x ≈ q · d in 8 bits. */
+struct alignas(8) ActivationScale {
+  float d;
+  int16_t n[2];  // Σ q of the first and of the second 16
+};
+
 /** Activations in the forms that matrix products read, of rows [0, rows) and `cols` columns. Any may be null: not
  *  wanted. Blocks of 32 columns; the last may be short and is filled up with zeros (cols rounded up to 32: `stride`).
- *    int8   x ≈ q · d, d = max|x| / 127 of the block, q = round to nearest even of x / d; n = Σ q; zeros where d = 0
+ *    int8   x ≈ q · d, d = max|x| / 127 of the block, q = round to nearest even of x · (127 / max|x|). A block whose
+ *           maximum is below 1e-30 is all zero with d = 0; one that holds an infinity or a NaN is zero with d = NaN
  *    half   x · 2^-e as float16, e the row's exponent: largest magnitude in [1, 2); 0 for rows of zeros
- *    bfloat x as bfloat16 */
+ *    bfloat x as bfloat16
+ *  Scales stand block by block, rows side by side, so that a tile of tokens reads those of a block at once. */
 struct QuantisedRows {
-  int8_t* q = nullptr;          // [rows][stride]
-  float* d = nullptr;           // [rows][stride / 32]
-  int32_t* n = nullptr;         // [rows][stride / 32]
-  uint16_t* half = nullptr;     // [rows][stride]
-  float* half_scale = nullptr;  // [rows] 2^e
-  uint16_t* bfloat = nullptr;   // [rows][stride]
+  int8_t* q = nullptr;                // [rows][stride]
+  ActivationScale* scales = nullptr;  // [stride / 32][capacity]
+  uint16_t* half = nullptr;           // [rows][stride]
+  float* half_scale = nullptr;        // [rows] 2^e
+  uint16_t* bfloat = nullptr;         // [rows][stride]
   int32_t stride = 0;
+  int32_t capacity = 0;  // rows that there is room for, even
 };
+
+/** Bytes that hold `which` forms of up to `rows` rows, and the forms laid out in such memory (16-byte aligned). */
+struct QuantisedForms {
+  bool int8 = false, half = false, bfloat = false;
+};
+size_t quantised_bytes(QuantisedForms which, int32_t rows, int64_t cols);
+QuantisedRows quantised_in(std::byte* memory, QuantisedForms which, int32_t rows, int64_t cols);
+/** The form that products with weights of `form` read; none for F32, which reads the floats. */
+QuantisedForms form_read_by(ops::FormId form);
 
 // ------------------------------------------------------------------------------------------------ row_kernels.cu
 
@@ -95,10 +112,11 @@ cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& 
 
 /** y[r] = W x[r] + bias for up to three weights that read the same rows. */
 struct LinearArgs {
-  const float* x;  // [rows][cols]: F32 weights read it
-  QuantisedRows quantised;
+  const float* x;            // [rows][cols]: F32 weights read it
+  QuantisedRows quantised;   // the forms that form_read_by() names
   int32_t rows, row_offset;  // as in norm()
-  bool logit_rows;           // rows are counted by StepView::counts->logit_rows, from 0
+  // Rows are counted by StepView::counts->logit_rows, from 0; then `x` is the step's, read at StepView::logit_rows.
+  bool logit_rows;
   int32_t targets;
   const DeviceWeight* weights[3];
   const float* biases[3];  // null: none
@@ -116,7 +134,8 @@ struct GatedArgs {
   int32_t rows, row_offset;
   ops::Activation activation;
   float* out;      // [rows][ff]
-  float* scratch;  // [rows][ff], for forms that need the two products first
+  float* scratch;  // [rows][ff], unless rows <= 8 and both weights are of one form
+  QuantisedRows quantised_out;
 };
 cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, cudaStream_t stream);
 
