@@ -17,8 +17,8 @@ int32_t splits_of(int32_t window, int32_t splits) {
   return window == 0 ? splits : std::min(splits, (window - 1) / kSplitKeys + 2);
 }
 
-void reads(ScratchNeeds& needs, const DeviceWeight& weight, int64_t rows, const DeviceLimits& device) {
-  needs.forms |= form_of(weight, device);
+void reads(ScratchNeeds& needs, const DeviceWeight& weight, int32_t rows, const DeviceLimits& device) {
+  needs.forms = needs.forms | forms_read_by(weight, device);
   needs.rows = std::max(needs.rows, rows);
   needs.cols = std::max(needs.cols, weight.cols);
 }
@@ -54,11 +54,11 @@ Result<void> Executor::prepare(const Program& program, const StepShape& grid) {
         reads(needs, *linear->weights[t], rows_of(linear->rows, grid), device_);
       }
     } else if (const auto* gated = std::get_if<GatedOp>(&op)) {
-      const int64_t rows = rows_of(gated->rows, grid);
+      const int32_t rows = rows_of(gated->rows, grid);
       reads(needs, *gated->gate, rows, device_);
       reads(needs, *gated->up, rows, device_);
       needs.cols = std::max(needs.cols, gated->gate->rows);
-      needs.products = std::max(needs.products, static_cast<size_t>(rows * gated->gate->rows));
+      needs.products = std::max(needs.products, static_cast<size_t>(rows) * static_cast<size_t>(gated->gate->rows));
     } else if (const auto* logits = std::get_if<LogitsOp>(&op)) {
       reads(needs, *logits->head, grid.logit_rows, device_);
     } else if (std::holds_alternative<BestLogitsOp>(op)) {
@@ -83,25 +83,25 @@ Result<void> Executor::issue(const Program& program, const StepShape& grid, bool
   return {};
 }
 
-uint32_t Executor::forms_wanted(const Program& program, size_t from, const float* x) const {
+QuantisedForms Executor::forms_wanted(const Program& program, size_t from, const float* x) const {
   for (size_t i = from; i < program.size(); ++i) {
     if (const auto* linear = std::get_if<LinearOp>(&program[i]); linear != nullptr && linear->x == x) {
-      uint32_t forms = kNoForm;
-      for (int32_t t = 0; t < linear->targets; ++t) forms |= form_of(*linear->weights[t], device_);
+      QuantisedForms forms;
+      for (int32_t t = 0; t < linear->targets; ++t) forms = forms | forms_read_by(*linear->weights[t], device_);
       return forms;
     }
     if (const auto* gated = std::get_if<GatedOp>(&program[i]); gated != nullptr && gated->x == x) {
-      return form_of(*gated->gate, device_) | form_of(*gated->up, device_);
+      return forms_read_by(*gated->gate, device_) | forms_read_by(*gated->up, device_);
     }
   }
-  return kNoForm;
+  return {};
 }
 
-cudaError_t Executor::quantised(const Call& call, const float* x, int32_t rows, int32_t cols, uint32_t forms,
+cudaError_t Executor::quantised(const Call& call, const float* x, int32_t rows, int64_t cols, QuantisedForms forms,
                                 QuantisedRows& out) {
-  if (forms == kNoForm || scratch_.find(x, rows, forms, out)) return cudaSuccess;
+  if (!any(forms) || scratch_.find(x, rows, forms, out)) return cudaSuccess;
   out = scratch_.make(x, rows, cols, forms);
-  return quantise(call.view, x, rows, cols, nullptr, out, call.stream);
+  return quantise(call.view, x, rows, static_cast<int32_t>(cols), 0, nullptr, out, call.stream);
 }
 
 cudaError_t Executor::run(const Call& call, const EmbedOp& op) {
@@ -114,11 +114,11 @@ cudaError_t Executor::run(const Call& call, const NormOp& op) {
   QuantisedRows forms;
   if (op.out != nullptr) {
     scratch_.written(op.out);
-    const uint32_t wanted = forms_wanted(call.program, call.index + 1, op.out);
-    if (wanted != kNoForm) forms = scratch_.make(op.out, rows, op.dim, wanted);
+    const QuantisedForms wanted = forms_wanted(call.program, call.index + 1, op.out);
+    if (any(wanted)) forms = scratch_.make(op.out, rows, op.dim, wanted);
   }
   const ops::NormParams params{op.residual, op.delta, op.delta_norm, op.norm, op.out, rows, op.dim, op.epsilon};
-  return norm(call.view, params, forms, call.stream);
+  return norm(call.view, params, 0, forms, call.stream);
 }
 
 cudaError_t Executor::run(const Call& call, const LinearOp& op) {
@@ -126,14 +126,14 @@ cudaError_t Executor::run(const Call& call, const LinearOp& op) {
   args.x = op.x;
   args.rows = rows_of(op.rows, call.grid);
   args.targets = op.targets;
-  uint32_t forms = kNoForm;
+  QuantisedForms forms;
   for (int32_t t = 0; t < op.targets; ++t) {
     args.weights[t] = op.weights[t];
     args.biases[t] = op.biases[t];
     args.ys[t] = op.ys[t];
-    forms |= form_of(*op.weights[t], device_);
+    forms = forms | forms_read_by(*op.weights[t], device_);
   }
-  const auto cols = static_cast<int32_t>(op.weights[0]->cols);
+  const int64_t cols = op.weights[0]->cols;
   if (const cudaError_t made = quantised(call, op.x, args.rows, cols, forms, args.quantised); made != cudaSuccess) {
     return made;
   }
@@ -150,15 +150,15 @@ cudaError_t Executor::run(const Call& call, const GatedOp& op) {
   args.activation = op.activation;
   args.out = op.out;
   args.scratch = scratch_.product();
-  const uint32_t forms = form_of(*op.gate, device_) | form_of(*op.up, device_);
-  const auto cols = static_cast<int32_t>(op.gate->cols);
+  const QuantisedForms forms = forms_read_by(*op.gate, device_) | forms_read_by(*op.up, device_);
+  const int64_t cols = op.gate->cols;
   if (const cudaError_t made = quantised(call, op.x, args.rows, cols, forms, args.quantised); made != cudaSuccess) {
     return made;
   }
   scratch_.written(op.out);
-  const uint32_t wanted = forms_wanted(call.program, call.index + 1, op.out);
-  if (wanted != kNoForm) {
-    args.quantised_out = scratch_.make(op.out, args.rows, static_cast<int32_t>(op.gate->rows), wanted);
+  const QuantisedForms wanted = forms_wanted(call.program, call.index + 1, op.out);
+  if (any(wanted)) {
+    args.quantised_out = scratch_.make(op.out, args.rows, op.gate->rows, wanted);
   }
   return gated(call.view, args, device_, call.stream);
 }
@@ -210,12 +210,12 @@ cudaError_t Executor::run(const Call& call, const LogitsOp& op) {
   args.weights[0] = op.head;
   args.ys[0] = op.logits;
   args.softcap = op.softcap;
-  const uint32_t forms = form_of(*op.head, device_);
-  if (forms != kNoForm) {  // the rows that want logits, gathered
+  const QuantisedForms forms = forms_read_by(*op.head, device_);
+  if (any(forms)) {  // the rows that want logits, gathered
     const auto cols = static_cast<int32_t>(op.head->cols);
     args.quantised = scratch_.make(nullptr, args.rows, cols, forms);
     const cudaError_t made =
-        quantise(call.view, op.x, args.rows, cols, call.view.logit_rows, args.quantised, call.stream);
+        quantise(call.view, op.x, args.rows, cols, 0, call.view.logit_rows, args.quantised, call.stream);
     if (made != cudaSuccess) return made;
   }
   return linear(call.view, args, device_, call.stream);

@@ -9,16 +9,26 @@
 
 namespace banter::cuda {
 
-/** Bits: forms of QuantisedRows that a weight's products read. F32 weights read the rows as they are. */
-enum Form : uint32_t { kNoForm = 0, kInt8 = 1, kHalf = 2, kBfloat = 4 };
-uint32_t form_of(const DeviceWeight& weight, const DeviceLimits& device);
+/** The forms that products with the weight read on this card. */
+QuantisedForms forms_read_by(const DeviceWeight& weight, const DeviceLimits& device);
+inline QuantisedForms operator|(QuantisedForms a, QuantisedForms b) {
+  return {a.int8 || b.int8, a.half || b.half, a.bfloat || b.bfloat};
+}
+inline bool any(QuantisedForms forms) {
+  return forms.int8 || forms.half || forms.bfloat;
+}
+/** All that `wanted` names are among `have`. */
+inline bool covers(QuantisedForms have, QuantisedForms wanted) {
+  return (have.int8 || !wanted.int8) && (have.half || !wanted.half) && (have.bfloat || !wanted.bfloat);
+}
 
 /** How much of each a program needs. */
 struct ScratchNeeds {
-  uint32_t forms = kNoForm;
-  int64_t rows = 1, cols = 1;  // of activations in those forms
-  size_t partials = 0;         // floats
-  size_t products = 0;         // floats
+  QuantisedForms forms;
+  int32_t rows = 1;  // of activations in those forms
+  int64_t cols = 1;
+  size_t partials = 0;  // floats
+  size_t products = 0;  // floats
   size_t best_rows = 0;
 };
 
@@ -30,10 +40,10 @@ class Scratch {
 
   /** Forgets what the copies hold. */
   void begin();
-  /** The copy of x [rows][cols] that has all of `forms`; q null (and so on) where there is none. */
-  bool find(const float* x, int32_t rows, uint32_t forms, QuantisedRows& out) const;
+  /** The copy of x [rows][cols] that has all of `forms`; false: there is none. */
+  bool find(const float* x, int32_t rows, QuantisedForms forms, QuantisedRows& out) const;
   /** A place for `forms` of x, which forgets the copy made before the last one. */
-  QuantisedRows make(const float* x, int32_t rows, int32_t cols, uint32_t forms);
+  QuantisedRows make(const float* x, int32_t rows, int64_t cols, QuantisedForms forms);
   /** x has been written: its copies are no longer true. */
   void written(const float* x);
 
@@ -46,14 +56,12 @@ class Scratch {
   struct Copy {
     const float* x = nullptr;
     int32_t rows = 0;
-    uint32_t forms = kNoForm;
+    QuantisedForms forms;
     QuantisedRows where;
   };
-  size_t bytes_of_copy() const;
 
   DeviceMemory memory_, partials_, product_, best_;
-  uint32_t forms_ = kNoForm;
-  int64_t rows_ = 0, cols_ = 0;  // capacities; cols a multiple of 32
+  size_t copy_bytes_ = 0;  // of each of the two copies
   Copy copies_[2];
   int next_ = 0;
   int32_t generation_ = 0;
