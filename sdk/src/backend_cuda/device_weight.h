@@ -7,7 +7,13 @@
 //   1 bit   [r][4]                   byte j, bit g = column 4g + j
 //
 // Word w of a row's 4-bit codes is then what lane t = w of an 8-bit matrix fragment holds (device.h): low nibbles are its
-// a[0], high nibbles its a[2]. F32: [column][32 rows]. F16 and BF16: fragments, see there.
+// a[0], high nibbles its a[2]. F32: [column][32 rows].
+//
+// F16 and BF16: 16-bit matrix fragments, of columns rounded up to 32 (zeros). A block of 32 columns is 2 KiB,
+// [s = 0..1 step][m = 0..1 half of the panel][lane = 4g + t][i = 0..3] words, one 16-byte load a fragment. Word i holds
+// row 16m + g + 8 · (i & 1), columns 8t + 4s + 2 · (i >> 1) and the one after it. So which column an instruction's k
+// stands for is permuted, the same way for both operands: a lane's activations of both steps are 8 neighbours, columns
+// 8t..8t+7, words b[0], b[1] of step 0, then of step 1.
 #pragma once
 
 #include <cstddef>

@@ -19,20 +19,37 @@ struct DeviceLimits {
   int32_t multiprocessors = 1;
 };
 
+/** What belongs to 32 activations x ≈ q · d in 8 bits. */
+struct alignas(8) ActivationScale {
+  float d;
+  int16_t n[2];  // Σ q of the first and of the second 16
+};
+
 /** Activations in the forms that matrix products read, of rows [0, rows) and `cols` columns. Any may be null: not
  *  wanted. Blocks of 32 columns; the last may be short and is filled up with zeros (cols rounded up to 32: `stride`).
- *    int8   x ≈ q · d, d = max|x| / 127 of the block, q = round to nearest even of x / d; n = Σ q; zeros where d = 0
+ *    int8   x ≈ q · d, d = max|x| / 127 of the block, q = round to nearest even of x · (127 / max|x|). A block whose
+ *           maximum is below 1e-30 is all zero with d = 0; one that holds an infinity or a NaN is zero with d = NaN
  *    half   x · 2^-e as float16, e the row's exponent: largest magnitude in [1, 2); 0 for rows of zeros
- *    bfloat x as bfloat16 */
+ *    bfloat x as bfloat16
+ *  Scales stand block by block, rows side by side, so that a tile of tokens reads those of a block at once. */
 struct QuantisedRows {
-  int8_t* q = nullptr;          // [rows][stride]
-  float* d = nullptr;           // [rows][stride / 32]
-  int32_t* n = nullptr;         // [rows][stride / 32]
-  uint16_t* half = nullptr;     // [rows][stride]
-  float* half_scale = nullptr;  // [rows] 2^e
-  uint16_t* bfloat = nullptr;   // [rows][stride]
+  int8_t* q = nullptr;                // [rows][stride]
+  ActivationScale* scales = nullptr;  // [stride / 32][capacity]
+  uint16_t* half = nullptr;           // [rows][stride]
+  float* half_scale = nullptr;        // [rows] 2^e
+  uint16_t* bfloat = nullptr;         // [rows][stride]
   int32_t stride = 0;
+  int32_t capacity = 0;  // rows that there is room for, even
 };
+
+/** Bytes that hold `which` forms of up to `rows` rows, and the forms laid out in such memory (16-byte aligned). */
+struct QuantisedForms {
+  bool int8 = false, half = false, bfloat = false;
+};
+size_t quantised_bytes(QuantisedForms which, int32_t rows, int64_t cols);
+QuantisedRows quantised_in(std::byte* memory, QuantisedForms which, int32_t rows, int64_t cols);
+/** The form that products with weights of `form` read; none for F32, which reads the floats. */
+QuantisedForms form_read_by(ops::FormId form);
 
 // ------------------------------------------------------------------------------------------------ row_kernels.cu
 
