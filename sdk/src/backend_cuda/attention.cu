@@ -70,7 +70,7 @@ size_t attention_partial_floats(int32_t tiles, int32_t heads, int32_t kv_heads, 
   return floats <= kPartialLimit ? floats : 0;
 }
 
-cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& args, const DeviceLimits&,
+cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& args, const DeviceLimits& device,
                       cudaStream_t stream) {
   const ops::KvGeometry& g = args.kv.geometry;
   if (!kv_layer_is_served(g) || args.heads < g.kv_heads || args.heads % g.kv_heads != 0 || args.splits < 1 ||
@@ -78,9 +78,8 @@ cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& 
     return cudaErrorInvalidValue;
   constexpr float kLog2E = 1.44269504088896341f;
   const bool is_quantised = ops::kv_is_quantised(g.type);
-  const bool is_spread =
-      args.partials != nullptr &&
-      attention_partial_floats(tiles, args.heads, g.kv_heads, g.head_dim, args.splits, args.tile_rows) > 0;
+  const bool is_spread = args.partials != nullptr && attention_partial_floats(tiles, args.heads, g.kv_heads, g.head_dim,
+                                                                              args.splits, args.tile_rows) > 0;
   AttentionKernel kernel = {};
   kernel.step = step;
   kernel.q = args.q;
@@ -99,8 +98,8 @@ cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& 
   kernel.kv = kv_layer(args.kv, args.layer);
   if (kernel.has_recent) kernel.recent = kv_layer(args.recent, args.layer);
   const int32_t query_rows = args.tile_rows * (args.heads / g.kv_heads);
-  const cudaError_t error = is_quantised ? launch_attention_quantised(kernel, tiles, query_rows, stream)
-                                         : launch_attention_plain(kernel, tiles, query_rows, stream);
+  const cudaError_t error = is_quantised ? launch_attention_quantised(kernel, tiles, query_rows, device, stream)
+                                         : launch_attention_plain(kernel, tiles, query_rows, device, stream);
   if (error != cudaSuccess || !is_spread) return error;
   const auto units = static_cast<uint32_t>(args.tile_rows * args.heads);
   return launch(merge_kernel,

@@ -7,15 +7,6 @@
 
 namespace banter::cuda {
 
-/** What a block works on; the same in all its threads. */
-struct AttentionBlock {
-  AttentionTile tile;
-  TileKeys keys;
-  int32_t kv_head;
-  int32_t first_row, rows;  // of the tile's query rows, those of this block
-  int32_t begin, end;       // key blocks
-};
-
 /** False: nothing to do. */
 template <class S>
 __device__ __forceinline__ bool find_block(const AttentionKernel& a, AttentionBlock& block) {
@@ -83,25 +74,23 @@ struct AttentionLoads {
   }
 };
 
-/** Leaves the lane's scores of all keys in s, K's tile is free in all threads and V's tile is filled. */
+/** Leaves the lane's weights of all keys in p, K's tile free in all threads and V's tile filled. Warps that have their rows
+ *  to themselves do the softmax while V is under way, and hold p instead of the scores then. */
 template <class S>
-__device__ __forceinline__ void score_and_load(const AttentionLoads<S>& loads, int32_t number,
+__device__ __forceinline__ void weigh_and_load(const AttentionLoads<S>& loads, int32_t number,
                                                const AttentionLane<S>& at, bool is_active,
-                                               const uint32_t (&q)[S::kDim / 16][4], const float (&factor)[2],
-                                               const int32_t (&position)[2], float (&s)[S::kKeys / 8][4]) {
+                                               const uint32_t (&q)[S::kDim / 16][4], RowState<S>& state,
+                                               uint32_t (&p)[S::kKeys / 16][4]) {
   constexpr int kOwn = AttentionLane<S>::kOwnTiles;
   typename S::Shared& shared = loads.shared;
-  float own[kOwn][4];
   if (is_active) {
-    multiply_keys<S>(shared.tile, at, q, own);
-    finish_scores<S>(loads.a, loads.block.keys, number * S::kKeys + 8 * kOwn * at.share, position, factor, at, own);
+    float s[kOwn][4];
+    multiply_keys<S>(shared.tile, at, q, s);
+    finish_scores<S>(loads.a, shared, number * S::kKeys + 8 * kOwn * at.share, at, s);
     if constexpr (S::kShare > 1) {
-      give_scores<S>(shared.scores, at, own);
+      give_scores<S>(shared.scores, at, s);
     } else {
-#pragma unroll
-      for (int n = 0; n < kOwn; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) s[n][e] = own[n][e];
+      soften<S>(s, state, p);
     }
   }
   if constexpr (S::kQuantised) {
@@ -115,7 +104,12 @@ __device__ __forceinline__ void score_and_load(const AttentionLoads<S>& loads, i
     __syncthreads();
     loads.template start<0>(number + 1);
   }
-  if (S::kShare > 1 && is_active) take_scores<S>(shared.scores, at, s);
+  if constexpr (S::kShare > 1) {
+    if (!is_active) return;
+    float s[S::kKeys / 8][4];
+    take_scores<S>(shared.scores, at, s);
+    soften<S>(s, state, p);
+  }
 }
 
 /** K's tile filled in all threads, and V's copy started. */
@@ -187,10 +181,15 @@ __device__ __forceinline__ void write_outputs(const AttentionKernel& a, const At
 }
 
 template <class S>
-__global__ void __launch_bounds__(kAttentionThreads, S::kBlocks) attention_kernel(AttentionKernel a) {
-  AttentionBlock block;
-  if (!find_block<S>(a, block)) return;
+__device__ __forceinline__ void run_block(const AttentionKernel& a) {
   auto& shared = shared_memory<typename S::Shared>();
+  {
+    AttentionBlock found;
+    if (!find_block<S>(a, found)) return;
+    if (threadIdx.x == 0) shared.block = found;
+    __syncthreads();
+  }
+  const AttentionBlock& block = shared.block;
   const AttentionLane<S> at;
   const AttentionLoads<S> loads{a, block, shared};
   if (threadIdx.x < 2 * kSplitPieces)
@@ -201,26 +200,16 @@ __global__ void __launch_bounds__(kAttentionThreads, S::kBlocks) attention_kerne
   if constexpr (S::kQuantised) loads.template start<1>(block.begin);
 
   const bool is_active = 16 * at.row_warp < block.rows;
-  const int32_t group = a.heads / a.kv_heads;
   uint32_t q[S::kDim / 16][4];
-  float factor[2];
-  int32_t position[2];
-  load_queries<S>(a, block.tile, block.kv_head, block.first_row, block.rows, at, q, factor);
-  for (int half = 0; half < 2; ++half) {
-    const int32_t row = at.row() + 8 * half;
-    position[half] = row < block.rows ? block.tile.position + (block.first_row + row) / group : -1;
-  }
-
+  load_queries<S>(a, shared, at, q);
   RowState<S> total, state;
   total.reset();
   state.reset();
   for (int32_t number = block.begin; number < block.end; ++number) {
     begin_key_block<S>(loads, number);
-    float s[S::kKeys / 8][4];
-    score_and_load<S>(loads, number, at, is_active, q, factor, position, s);
-    if (!is_active) continue;
     uint32_t p[S::kKeys / 16][4];
-    soften<S>(s, state, p);
+    weigh_and_load<S>(loads, number, at, is_active, q, state, p);
+    if (!is_active) continue;
     multiply_values<S>(S::kQuantised ? shared.tile : shared.second, at, p, state);
     if (a.partials == nullptr && ((number + 1) % S::kSplitBlocks == 0 || number + 1 == block.end)) {
       merge_split<S>(total, state);
@@ -235,6 +224,19 @@ __global__ void __launch_bounds__(kAttentionThreads, S::kBlocks) attention_kerne
   }
 }
 
+template <class S>
+__global__ void __launch_bounds__(kAttentionThreads, S::kBlocks) attention_kernel(AttentionKernel a) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  if constexpr (S::kNeedsAmpere) {
+    __trap();
+  } else {
+    run_block<S>(a);
+  }
+#else
+  run_block<S>(a);
+#endif
+}
+
 template <int kDim, int kRowWarps, bool kQuantised>
 cudaError_t launch_shape(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows, cudaStream_t stream) {
   using S = AttentionShape<kDim, kRowWarps, kQuantised>;
@@ -247,19 +249,23 @@ cudaError_t launch_shape(const AttentionKernel& kernel, int32_t tiles, int32_t q
                 stream, kernel);
 }
 template <int kDim, bool kQuantised>
-cudaError_t launch_rows(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows, cudaStream_t stream) {
-  if (query_rows <= 16) return launch_shape<kDim, 1, kQuantised>(kernel, tiles, query_rows, stream);
+cudaError_t launch_rows(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows, const DeviceLimits& device,
+                        cudaStream_t stream) {
   // Vectors of 256 leave no registers for a warp that has its rows to itself.
-  if (kDim > 128 || query_rows <= 32) return launch_shape<kDim, 2, kQuantised>(kernel, tiles, query_rows, stream);
+  const bool is_turing = device.compute_capability < 80;
+  const int32_t most = (kDim > 128 ? 2 : 4) / (is_turing && kDim >= 128 ? 2 : 1);
+  if (query_rows <= 16 || most == 1) return launch_shape<kDim, 1, kQuantised>(kernel, tiles, query_rows, stream);
+  if (query_rows <= 32 || most == 2) return launch_shape<kDim, 2, kQuantised>(kernel, tiles, query_rows, stream);
   if constexpr (kDim <= 128) return launch_shape<kDim, 4, kQuantised>(kernel, tiles, query_rows, stream);
   return cudaErrorInvalidValue;
 }
 template <bool kQuantised>
-cudaError_t launch_attention(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows, cudaStream_t stream) {
-  if (kernel.head_dim <= 64) return launch_rows<64, kQuantised>(kernel, tiles, query_rows, stream);
-  if (kernel.head_dim <= 96) return launch_rows<96, kQuantised>(kernel, tiles, query_rows, stream);
-  if (kernel.head_dim <= 128) return launch_rows<128, kQuantised>(kernel, tiles, query_rows, stream);
-  return launch_rows<256, kQuantised>(kernel, tiles, query_rows, stream);
+cudaError_t launch_attention(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows,
+                             const DeviceLimits& device, cudaStream_t stream) {
+  if (kernel.head_dim <= 64) return launch_rows<64, kQuantised>(kernel, tiles, query_rows, device, stream);
+  if (kernel.head_dim <= 96) return launch_rows<96, kQuantised>(kernel, tiles, query_rows, device, stream);
+  if (kernel.head_dim <= 128) return launch_rows<128, kQuantised>(kernel, tiles, query_rows, device, stream);
+  return launch_rows<256, kQuantised>(kernel, tiles, query_rows, device, stream);
 }
 
 }  // namespace banter::cuda

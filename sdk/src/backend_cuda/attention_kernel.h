@@ -71,18 +71,19 @@ struct RowState {
   }
 };
 
-/** Q of the lane's two rows as fragments, and what undoes the rows' scaling. `rows`: of the block that exist. */
+/** Q of the lane's two rows as fragments. The other threads may read the rows' positions and factors, which undo the
+ *  rows' scaling too, after the next barrier. */
 template <class S>
-__device__ __forceinline__ void load_queries(const AttentionKernel& a, const AttentionTile& tile, int32_t kv_head,
-                                             int32_t first_row, int32_t rows, const AttentionLane<S>& at,
-                                             uint32_t (&q)[S::kDim / 16][4], float (&factor)[2]) {
+__device__ __forceinline__ void load_queries(const AttentionKernel& a, typename S::Shared& shared,
+                                             const AttentionLane<S>& at, uint32_t (&q)[S::kDim / 16][4]) {
+  const AttentionBlock& block = shared.block;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int32_t row = at.row() + 8 * half;
-    const bool exists = row < rows;
-    const float* x = a.q + (exists ? query_offset(a, tile, kv_head, first_row + row) : 0) + 2 * at.t;
+    const int32_t row = at.row() + 8 * half, query = block.first_row + row;
+    const bool exists = row < block.rows;
+    const float* x = a.q + (exists ? query_offset(a, block.tile, block.kv_head, query) : 0) + 2 * at.t;
     float largest = 0;
-#pragma unroll
+#pragma unroll 4
     for (int i = 0; i < S::kDim / 8; ++i) {
       if (!exists || 8 * i >= a.head_dim) continue;
       const float2 pair = *reinterpret_cast<const float2*>(x + 8 * i);
@@ -93,7 +94,10 @@ __device__ __forceinline__ void load_queries(const AttentionKernel& a, const Att
     uint32_t exponent = __float_as_uint(largest) >> 23;
     exponent = exponent == 0 ? 127 : exponent > 253 ? 253 : exponent;
     const float down = __uint_as_float((254 - exponent) << 23);
-    factor[half] = __uint_as_float(exponent << 23) * a.score_factor;
+    if (at.share == 0 && at.t == 0) {
+      shared.factors[row] = __uint_as_float(exponent << 23) * a.score_factor;
+      shared.positions[row] = exists ? block.tile.position + query / (a.heads / a.kv_heads) : -1;
+    }
 #pragma unroll
     for (int i = 0; i < S::kDim / 8; ++i) {
       const bool is_there = exists && 8 * i < a.head_dim;
@@ -128,11 +132,10 @@ __device__ __forceinline__ void multiply_keys(const uint8_t* tile, const Attenti
 
 /** Scores in base 2 from products; -inf where a row does not see the key. `start`: position of the warp's first key. */
 template <class S>
-__device__ __forceinline__ void finish_scores(const AttentionKernel& a, const TileKeys& keys, int32_t start,
-                                              const int32_t (&position)[2], const float (&factor)[2],
-                                              const AttentionLane<S>& at,
-                                              float (&s)[AttentionLane<S>::kOwnTiles][4]) {
+__device__ __forceinline__ void finish_scores(const AttentionKernel& a, const typename S::Shared& shared, int32_t start,
+                                              const AttentionLane<S>& at, float (&s)[AttentionLane<S>::kOwnTiles][4]) {
   constexpr int kTiles = AttentionLane<S>::kOwnTiles;
+  const float factor[2] = {shared.factors[at.row()], shared.factors[at.row() + 8]};
 #pragma unroll
   for (int n = 0; n < kTiles; ++n)
 #pragma unroll
@@ -144,7 +147,9 @@ __device__ __forceinline__ void finish_scores(const AttentionKernel& a, const Ti
       for (int e = 0; e < 4; ++e) s[n][e] = a.cap * (1.0f - 2.0f / (1.0f + exp2_approx(s[n][e])));
   }
   // In most blocks every row of the tile sees every key.
+  const TileKeys& keys = shared.block.keys;
   if (start + 8 * kTiles - 1 <= keys.position && start > keys.last - a.window) return;
+  const int32_t position[2] = {shared.positions[at.row()], shared.positions[at.row() + 8]};
 #pragma unroll
   for (int n = 0; n < kTiles; ++n)
 #pragma unroll
@@ -177,8 +182,8 @@ __device__ __forceinline__ void soften(float (&s)[S::kKeys / 8][4], RowState<S>&
   for (int n = 0; n < S::kKeys / 8; ++n)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      p[n / 2][2 * (n % 2) + half] = pack_halves(exp2_approx(s[n][2 * half] - highest[half]),
-                                                 exp2_approx(s[n][2 * half + 1] - highest[half]));
+      p[n / 2][2 * (n % 2) + half] =
+          pack_halves(exp2_approx(s[n][2 * half] - highest[half]), exp2_approx(s[n][2 * half + 1] - highest[half]));
 #pragma unroll
   for (auto& tile : state.o)
 #pragma unroll
@@ -258,7 +263,8 @@ __device__ __forceinline__ void write_row(const RowState<S>& state, const Attent
   for (int i = 0; i < 2 * AttentionLane<S>::kUnits; ++i) {
     const int32_t d = 16 * at.first_unit() + 8 * i + 2 * at.t;
     if (d < head_dim && at.has_unit(i / 2))
-      *reinterpret_cast<float2*>(out + d) = make_float2(state.o[i][2 * half] * factor, state.o[i][2 * half + 1] * factor);
+      *reinterpret_cast<float2*>(out + d) =
+          make_float2(state.o[i][2 * half] * factor, state.o[i][2 * half + 1] * factor);
   }
 }
 

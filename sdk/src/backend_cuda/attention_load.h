@@ -14,6 +14,15 @@
 
 namespace banter::cuda {
 
+/** What a block works on: in shared memory, since registers are scarce. */
+struct alignas(16) AttentionBlock {
+  AttentionTile tile;
+  TileKeys keys;
+  int32_t kv_head;
+  int32_t first_row, rows;  // of the tile's query rows, those of this block
+  int32_t begin, end;       // key blocks
+};
+
 /** Shape of a block: head vectors filled up to kDim; kRowWarps · 16 query rows, each 16 of them shared by
  *  kAttentionWarps / kRowWarps warps, which take their parts of the keys for the scores and of the dimensions for the
  *  output. */
@@ -31,13 +40,18 @@ struct AttentionShape {
   static constexpr int kScalesAt = kKeys * kDim;  // in a raw buffer; at most kDim / 8 bytes of scales a key
   static constexpr int kRawBytes = kScalesAt + kKeys * kDim / 8;
   static constexpr int kScoreStride = kKeys + 8;
-  /** Blocks that an SM of 100 KB shared memory holds, which registers should not forbid. */
-  static constexpr int kBlocks = kDim == 64 ? (kRowWarps == 4 ? 3 : 4) : kDim == 96 && kRowWarps < 4 ? 3 : 2;
+  /** Blocks that an SM should hold: registers must leave room for them. */
+  static constexpr int kBlocks = kDim < 128 && kRowWarps < 4 ? 3 : 2;
+  /** Would spill registers on Turing, whose copies and products take more of them. */
+  static constexpr bool kNeedsAmpere = (kDim == 128 && kRowWarps == 4) || (kDim == 256 && kRowWarps == 2);
 
   struct Shared {
+    AttentionBlock block;
+    int32_t positions[kRows];  // of the query rows; -1: no such row
+    float factors[kRows];      // what makes a query row's products its scores
     uint8_t tile[kTileBytes];
     uint8_t second[kQuantised ? 2 * kRawBytes : kTileBytes];  // V's tile, or K and V as they stand in their pages
-    float scores[kShare > 1 ? kRows * kScoreStride : 4];
+    float scores[kShare > 1 ? kRows* kScoreStride : 4];
     Piece pieces[2 * kSplitPieces];
   };
   static_assert(sizeof(Shared) <= kSharedLimit);
@@ -65,7 +79,8 @@ __device__ __forceinline__ void copy_tile(uint8_t* tile, const Piece* pieces, co
     const int key = item / S::kChunks, chunk = item % S::kChunks;
     const int32_t position = start + key;
     const std::byte* piece = piece_at(pieces, position).keys;
-    const bool is_valid = piece != nullptr && position >= keys.oldest && position <= keys.last && 16 * chunk < vector_bytes;
+    const bool is_valid =
+        piece != nullptr && position >= keys.oldest && position <= keys.last && 16 * chunk < vector_bytes;
     const void* source =
         is_valid ? piece + offset + (position % kPieceTokens) * vector_bytes + 16 * chunk : any_address;
     cp_async_16(tile + key * S::kRowBytes + 16 * chunk, source, is_valid);
@@ -166,8 +181,8 @@ __device__ __forceinline__ void expand_tile(uint8_t* tile, const uint8_t* raw, c
 #pragma unroll
       for (int d = 0; d < 16; ++d) x[d] = clamp_to(x[d], kLargestHalf);
     }
-    out[0] = make_uint4(pack_halves(x[0], x[1]), pack_halves(x[2], x[3]), pack_halves(x[4], x[5]),
-                        pack_halves(x[6], x[7]));
+    out[0] =
+        make_uint4(pack_halves(x[0], x[1]), pack_halves(x[2], x[3]), pack_halves(x[4], x[5]), pack_halves(x[6], x[7]));
     out[1] = make_uint4(pack_halves(x[8], x[9]), pack_halves(x[10], x[11]), pack_halves(x[12], x[13]),
                         pack_halves(x[14], x[15]));
   }

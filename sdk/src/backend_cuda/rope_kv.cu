@@ -186,8 +186,8 @@ __global__ void __launch_bounds__(kWarp* kWarpsOfBlock) rope_kv_kernel(RopeKvKer
   const int value = !is_q && kv_unit >= a.kv_heads ? 1 : 0;
   const int32_t head = is_q ? unit : kv_unit - value * a.kv_heads;
   const int32_t row_heads = is_q ? a.heads : a.kv_heads;
-  const size_t at =
-      (static_cast<size_t>(row) * static_cast<size_t>(row_heads) + static_cast<size_t>(head)) * static_cast<size_t>(a.head_dim);
+  const size_t at = (static_cast<size_t>(row) * static_cast<size_t>(row_heads) + static_cast<size_t>(head)) *
+                    static_cast<size_t>(a.head_dim);
   const int32_t position = a.step.positions[row];
 
   HeadVector v;
