@@ -32,6 +32,7 @@ class Forwarder final : public ops::Backend {
   Result<void> copy_from_host(void* device, const void* host, size_t bytes) override {
     return ours(backend_->copy_from_host(device, host, bytes));
   }
+  Result<void> copy(void* to, const void* from, size_t bytes) override { return ours(backend_->copy(to, from, bytes)); }
   bool supports(ops::KvType type) const override { return backend_->supports(type); }
   ops::KvType default_kv_type() const override { return backend_->default_kv_type(); }
   void set_upload_progress(UploadProgress progress) override { backend_->set_upload_progress(std::move(progress)); }
