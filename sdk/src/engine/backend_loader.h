@@ -23,7 +23,7 @@ struct CudaSettings {
 
 struct BackendChoice {
   std::unique_ptr<ops::Backend> backend;
-  std::string reason;     // a sentence, for banter_model_info::backend_reason
+  std::string reason;  // a sentence, for banter_model_info::backend_reason
   bool is_cuda = false;
 };
 

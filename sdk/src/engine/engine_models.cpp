@@ -148,10 +148,11 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
   info.has_chat_template = loaded->format->has_template() ? 1 : 0;
   info.kv_type = ops::kv_type_name(m.kv_type());
   info.backend_reason = model.backend_reason.c_str();
-  channels_.config.log.write(
-      BANTER_LOG_INFO, model.name + " is ready on " + model.backend + ": " + std::to_string(info.weight_bytes >> 20) +
-                           " MiB of weights, " + std::to_string(info.kv_pool_bytes >> 20) +
-                           " MiB for conversations of up to " + std::to_string(info.context_tokens) + " tokens.");
+  channels_.config.log.write(BANTER_LOG_INFO,
+                             model.name + " is ready on " + model.backend + " (" + model.backend_reason +
+                                 "): " + std::to_string(info.weight_bytes >> 20) + " MiB of weights, " +
+                                 std::to_string(info.kv_pool_bytes >> 20) + " MiB for conversations of up to " +
+                                 std::to_string(info.context_tokens) + " tokens.");
   if (!loaded->warning.empty()) channels_.config.log.write(BANTER_LOG_WARNING, loaded->warning);
 
   Figures& figures = channels_.figures;

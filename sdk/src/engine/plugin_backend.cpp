@@ -82,13 +82,13 @@ void write_log(void* log, banter_log_level level, const char* message) {
 Result<const ops::BackendPlugin*> table_of(const SharedLibrary& library, const std::string& path) {
   auto* const entry = library.function<ops::BackendPluginEntry>(ops::kPluginEntry);
   if (entry == nullptr) {
-    return Error{BANTER_ERROR_UNSUPPORTED, path + " is no backend of this version: it has no function " +
-                                               std::string(ops::kPluginEntry) + "."};
+    return Error{BANTER_ERROR_UNSUPPORTED,
+                 path + " is no backend of this version: it has no function " + std::string(ops::kPluginEntry) + "."};
   }
   const ops::BackendPlugin* const plugin = entry();
-  if (plugin == nullptr || plugin->struct_size < sizeof(ops::BackendPlugin) ||
-      plugin->version != ops::kPluginVersion) {
-    return Error{BANTER_ERROR_VERSION, path + " has another plugin interface than this library; use both of one build."};
+  if (plugin == nullptr || plugin->struct_size < sizeof(ops::BackendPlugin) || plugin->version != ops::kPluginVersion) {
+    return Error{BANTER_ERROR_VERSION,
+                 path + " has another plugin interface than this library; use both of one build."};
   }
   if (std::strcmp(plugin->fingerprint, BANTER_BACKEND_FINGERPRINT) != 0) {
     return Error{BANTER_ERROR_VERSION, path + " is of build " + plugin->fingerprint + ", this library of build " +

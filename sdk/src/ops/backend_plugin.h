@@ -26,10 +26,11 @@ class Backend;
 
 /** What a backend is made with. Everything that is pointed to outlives the backend, `context` excepted. */
 struct BackendOptions {
-  int32_t device = -1;                           // the backend's number of a device; −1: the best one
-  ThreadPool* pool = nullptr;                    // packs weights; run() by one thread at a time
-  uint64_t memory_budget_bytes = 0;              // for weights and KV pools together; 0: no limit but the device's
-  const banter_cuda_context* context = nullptr;  // where to compute; null: in a context of its own. Borrowed for the call
+  int32_t device = -1;               // the backend's number of a device; −1: the best one
+  ThreadPool* pool = nullptr;        // packs weights; run() by one thread at a time
+  uint64_t memory_budget_bytes = 0;  // for weights and KV pools together; 0: no limit but the device's
+  const banter_cuda_context* context =
+      nullptr;  // where to compute; null: in a context of its own. Borrowed for the call
   void (*log)(void* user_data, banter_log_level level, const char* message) = nullptr;  // any thread; may be null
   void* log_user_data = nullptr;
 };
