@@ -75,7 +75,7 @@ class CudaBackend final : public ops::Backend {
 
   bool supports(ops::KvType type) const override { return type != ops::KvType::kF32; }
 
-  void set_upload_progress(UploadProgress progress) override { progress_ = std::move(progress); }
+  void set_upload_progress(UploadProgress progress) override { progress_ = progress; }  // a copy: backend_plugin.h
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse) override {
     if (Result<void> set = here(); !set) return set.error();
