@@ -35,6 +35,9 @@ class Forwarder final : public ops::Backend {
   Result<void> copy(void* to, const void* from, size_t bytes) override { return ours(backend_->copy(to, from, bytes)); }
   bool supports(ops::KvType type) const override { return backend_->supports(type); }
   ops::KvType default_kv_type() const override { return backend_->default_kv_type(); }
+  std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override {
+    return backend_->kv_layout(geometry);
+  }
   void set_upload_progress(UploadProgress progress) override { backend_->set_upload_progress(std::move(progress)); }
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse use) override {
