@@ -75,6 +75,8 @@ class CudaBackend final : public ops::Backend {
 
   bool supports(ops::KvType type) const override { return type != ops::KvType::kF32; }
 
+  std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override;
+
   void set_upload_progress(UploadProgress progress) override { progress_ = progress; }  // a copy: backend_plugin.h
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse) override {
@@ -182,6 +184,18 @@ Result<void> CudaBackend::copy_from_host(void* device, const void* host, size_t 
     if (!copied) return copied;
   }
   return {};
+}
+
+/** As kv_device.h says. */
+std::optional<ops::KvLayout> CudaBackend::kv_layout(const ops::KvGeometry& geometry) const {
+  const auto scales = 2 * static_cast<size_t>(ops::kv_scales(geometry.type, geometry.head_dim));
+  const size_t vector = ops::kv_vector_bytes(geometry.type, geometry.head_dim) - scales;
+  const ops::KvLayout::Region region = {.values = {.offset = 0, .runs = 1, .run_bytes = vector, .token_step = vector},
+                                        .scales = {.offset = vector * static_cast<size_t>(geometry.page_tokens),
+                                                   .runs = 1,
+                                                   .run_bytes = scales,
+                                                   .token_step = scales}};
+  return ops::KvLayout{{region, region}};
 }
 
 Result<std::unique_ptr<ops::Rope>> CudaBackend::create_rope(ops::RopeSpec spec) {

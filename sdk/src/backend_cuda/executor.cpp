@@ -18,7 +18,7 @@ int32_t splits_of(int32_t window, int32_t splits) {
 }
 
 void reads(ScratchNeeds& needs, const DeviceWeight& weight, int32_t rows, const DeviceLimits& device) {
-  needs.forms = needs.forms | forms_read_by(weight, device);
+  needs.forms = needs.forms | forms_read_by(weight.form, device);
   needs.rows = std::max(needs.rows, rows);
   needs.cols = std::max(needs.cols, weight.cols);
 }
@@ -64,9 +64,10 @@ Result<void> Executor::prepare(const Program& program, const StepShape& grid) {
     } else if (std::holds_alternative<BestLogitsOp>(op)) {
       needs.best_rows = static_cast<size_t>(grid.logit_rows);
     } else if (const auto* attention = std::get_if<AttentionOp>(&op)) {
-      needs.partials = std::max(
-          needs.partials, attention_partial_floats(grid.tiles, attention->heads, attention->kv.kv_heads,
-                                                   attention->kv.head_dim, splits_of(attention->window, grid.splits)));
+      needs.partials =
+          std::max(needs.partials, attention_partial_floats(grid.tiles, attention->heads, attention->kv.kv_heads,
+                                                            attention->kv.head_dim,
+                                                            splits_of(attention->window, grid.splits), grid.tile_rows));
     }
   }
   return scratch_.reserve(needs);
@@ -87,11 +88,11 @@ QuantisedForms Executor::forms_wanted(const Program& program, size_t from, const
   for (size_t i = from; i < program.size(); ++i) {
     if (const auto* linear = std::get_if<LinearOp>(&program[i]); linear != nullptr && linear->x == x) {
       QuantisedForms forms;
-      for (int32_t t = 0; t < linear->targets; ++t) forms = forms | forms_read_by(*linear->weights[t], device_);
+      for (int32_t t = 0; t < linear->targets; ++t) forms = forms | forms_read_by(linear->weights[t]->form, device_);
       return forms;
     }
     if (const auto* gated = std::get_if<GatedOp>(&program[i]); gated != nullptr && gated->x == x) {
-      return forms_read_by(*gated->gate, device_) | forms_read_by(*gated->up, device_);
+      return forms_read_by(gated->gate->form, device_) | forms_read_by(gated->up->form, device_);
     }
   }
   return {};
@@ -99,9 +100,9 @@ QuantisedForms Executor::forms_wanted(const Program& program, size_t from, const
 
 cudaError_t Executor::quantised(const Call& call, const float* x, int32_t rows, int64_t cols, QuantisedForms forms,
                                 QuantisedRows& out) {
-  if (!any(forms) || scratch_.find(x, rows, forms, out)) return cudaSuccess;
+  if (!forms.any() || scratch_.find(x, rows, forms, out)) return cudaSuccess;
   out = scratch_.make(x, rows, cols, forms);
-  return quantise(call.view, x, rows, static_cast<int32_t>(cols), 0, nullptr, out, call.stream);
+  return quantise(call.view, x, rows, static_cast<int32_t>(cols), nullptr, out, call.stream);
 }
 
 cudaError_t Executor::run(const Call& call, const EmbedOp& op) {
@@ -115,10 +116,10 @@ cudaError_t Executor::run(const Call& call, const NormOp& op) {
   if (op.out != nullptr) {
     scratch_.written(op.out);
     const QuantisedForms wanted = forms_wanted(call.program, call.index + 1, op.out);
-    if (any(wanted)) forms = scratch_.make(op.out, rows, op.dim, wanted);
+    if (wanted.any()) forms = scratch_.make(op.out, rows, op.dim, wanted);
   }
   const ops::NormParams params{op.residual, op.delta, op.delta_norm, op.norm, op.out, rows, op.dim, op.epsilon};
-  return norm(call.view, params, 0, forms, call.stream);
+  return norm(call.view, params, forms, call.stream);
 }
 
 cudaError_t Executor::run(const Call& call, const LinearOp& op) {
@@ -131,7 +132,7 @@ cudaError_t Executor::run(const Call& call, const LinearOp& op) {
     args.weights[t] = op.weights[t];
     args.biases[t] = op.biases[t];
     args.ys[t] = op.ys[t];
-    forms = forms | forms_read_by(*op.weights[t], device_);
+    forms = forms | forms_read_by(op.weights[t]->form, device_);
   }
   const int64_t cols = op.weights[0]->cols;
   if (const cudaError_t made = quantised(call, op.x, args.rows, cols, forms, args.quantised); made != cudaSuccess) {
@@ -150,14 +151,14 @@ cudaError_t Executor::run(const Call& call, const GatedOp& op) {
   args.activation = op.activation;
   args.out = op.out;
   args.scratch = scratch_.product();
-  const QuantisedForms forms = forms_read_by(*op.gate, device_) | forms_read_by(*op.up, device_);
+  const QuantisedForms forms = forms_read_by(op.gate->form, device_) | forms_read_by(op.up->form, device_);
   const int64_t cols = op.gate->cols;
   if (const cudaError_t made = quantised(call, op.x, args.rows, cols, forms, args.quantised); made != cudaSuccess) {
     return made;
   }
   scratch_.written(op.out);
   const QuantisedForms wanted = forms_wanted(call.program, call.index + 1, op.out);
-  if (any(wanted)) {
+  if (wanted.any()) {
     args.quantised_out = scratch_.make(op.out, args.rows, op.gate->rows, wanted);
   }
   return gated(call.view, args, device_, call.stream);
@@ -198,6 +199,7 @@ cudaError_t Executor::run(const Call& call, const AttentionOp& op) {
   args.recent = call.device_pages(op.recent);
   args.partials = scratch_.partials();
   args.splits = splits_of(op.window, call.grid.splits);
+  args.tile_rows = call.grid.tile_rows;
   return attention(call.view, call.grid.tiles, args, device_, call.stream);
 }
 
@@ -210,12 +212,12 @@ cudaError_t Executor::run(const Call& call, const LogitsOp& op) {
   args.weights[0] = op.head;
   args.ys[0] = op.logits;
   args.softcap = op.softcap;
-  const QuantisedForms forms = forms_read_by(*op.head, device_);
-  if (any(forms)) {  // the rows that want logits, gathered
+  const QuantisedForms forms = forms_read_by(op.head->form, device_);
+  if (forms.any()) {  // the rows that want logits, gathered
     const auto cols = static_cast<int32_t>(op.head->cols);
     args.quantised = scratch_.make(nullptr, args.rows, cols, forms);
     const cudaError_t made =
-        quantise(call.view, op.x, args.rows, cols, 0, call.view.logit_rows, args.quantised, call.stream);
+        quantise(call.view, op.x, args.rows, cols, call.view.logit_rows, args.quantised, call.stream);
     if (made != cudaSuccess) return made;
   }
   return linear(call.view, args, device_, call.stream);

@@ -66,7 +66,6 @@ cudaError_t linear(const StepView& step, const LinearArgs& args, const DeviceLim
     const DeviceWeight& weight = *args.weights[first];
     ProductArgs product = shared_args(step, weight, args.x, args.quantised);
     product.rows = args.rows;
-    product.row_offset = args.logit_rows ? 0 : args.row_offset;
     if (args.logit_rows) {
       product.row_count = &step.counts->logit_rows;
       product.x_rows = step.logit_rows;
@@ -93,7 +92,6 @@ cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimit
     products.x = args.x;
     products.quantised = args.quantised;
     products.rows = args.rows;
-    products.row_offset = args.row_offset;
     products.targets = 2;
     products.weights[0] = args.gate;
     products.weights[1] = args.up;
@@ -101,12 +99,10 @@ cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimit
     products.ys[1] = args.out;
     const cudaError_t error = linear(step, products, device, stream);
     if (error != cudaSuccess) return error;
-    return gate_rows(step, args.scratch, args.out, args.rows, ff, args.row_offset, args.activation, args.quantised_out,
-                     stream);
+    return gate_rows(step, args.scratch, args.out, args.rows, ff, args.activation, args.quantised_out, stream);
   }
   ProductArgs product = shared_args(step, up, args.x, args.quantised);
   product.rows = args.rows;
-  product.row_offset = args.row_offset;
   product.gated = true;
   product.activation = args.activation;
   product.gated_forms = args.quantised_out;
@@ -120,7 +116,7 @@ cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimit
   QuantisedRows half = args.quantised_out;
   half.q = nullptr;
   half.bfloat = nullptr;
-  return quantise(step, args.out, args.rows, ff, args.row_offset, nullptr, half, stream);
+  return quantise(step, args.out, args.rows, ff, nullptr, half, stream);
 }
 
 }  // namespace banter::cuda

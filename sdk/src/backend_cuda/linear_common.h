@@ -33,14 +33,14 @@ struct ProductTarget {
 
 /** A launch of a product kernel: up to three weights of one form that read the same rows. */
 struct ProductArgs {
-  const int32_t* row_count;  // of the step; rows from *row_count - row_offset on are left untouched
-  int32_t rows, row_offset;
+  const int32_t* row_count;  // of the step; rows from *row_count on are left untouched
+  int32_t rows;
   int32_t cols, blocks;  // blocks of 32 columns, the last one filled up
   int32_t segment_blocks, segments;
   int32_t targets;
   ProductTarget target[3];
   float softcap;
-  const float* x;  // F32 weights read it: row x_rows[i], or i where that is null
+  const float* x;  // where weights read floats: row x_rows[i], or i where that is null
   const int32_t* x_rows;
   const float* row_scale;  // [rows] multiplies products; null: none
   QuantisedRows quantised;
@@ -50,9 +50,9 @@ struct ProductArgs {
   QuantisedRows gated_forms;
 };
 
-/** Rows that exist of those the grid was made for; may be negative. */
+/** Rows that exist of those the grid was made for. */
 __device__ __forceinline__ int32_t existing_rows(const ProductArgs& args) {
-  const int32_t there = *args.row_count - args.row_offset;
+  const int32_t there = *args.row_count;
   return there < args.rows ? there : args.rows;
 }
 
@@ -108,7 +108,7 @@ __device__ __forceinline__ void multiply_halves(float (&d)[4], const uint4& a, u
 
 /** out = act(gate) ⊙ out, both [rows][cols], and the forms of it (row_kernels.cu). */
 cudaError_t gate_rows(const StepView& step, const float* gate, float* out, int32_t rows, int32_t cols,
-                      int32_t row_offset, ops::Activation activation, const QuantisedRows& forms, cudaStream_t stream);
+                      ops::Activation activation, const QuantisedRows& forms, cudaStream_t stream);
 
 /** Sets first_tile of each target for tiles of `panels_each` panels; returns the number of tiles. */
 inline int32_t assign_tiles(ProductArgs& args, int32_t panels_each) {

@@ -6,7 +6,7 @@
 //     Numerics: products exact, added in float32 in the instruction's order within 16 columns, these in order within a
 //     segment, segments in order: the same as in linear_gemm.h. Error ≤ (cols + 16) · 2^-23 · Σ|w·x|, beside the
 //     activations' rounding. Expected: 90 % of the copy bandwidth.
-//   bfloat_kernel  BF16 below compute capability 8.0, 4 rows a block. A lane multiplies what it holds of the fragments,
+//   bfloat_kernel  BF16 below compute capability 8.0 times float activations, 4 rows a block. A lane multiplies what it holds of the fragments,
 //     four lanes' sums of a row are shuffled together. Memory-bound up to 4 rows, then by arithmetic: 1/4 of the card's.
 //   float_kernel   F32, 4 rows a block; lane = weight row, columns in order. Bytes: 128 a row and block.
 #include "backend_cuda/linear_merge.h"
@@ -80,32 +80,43 @@ __global__ void __launch_bounds__(kMaxSegments* kWarp, 1) half_kernel(ProductArg
   finish_panel(args, shared, work);
 }
 
-/** Two bfloat products in order of columns. */
-__device__ __forceinline__ float fma_pair(uint32_t w, uint32_t x, float sum) {
-  sum = fmaf(__uint_as_float(w << 16), __uint_as_float(x << 16), sum);
-  return fmaf(__uint_as_float(w & 0xFFFF0000u), __uint_as_float(x & 0xFFFF0000u), sum);
+/** A row of float activations. */
+__device__ __forceinline__ const float* float_row(const ProductArgs& args, const PanelWork& work, int32_t t) {
+  int64_t row = work.first_row + (t < work.rows ? t : work.rows - 1);
+  if (args.x_rows != nullptr) row = args.x_rows[row];
+  return args.x + row * args.cols;
 }
 
-__device__ __forceinline__ void bfloat_segment(const uint8_t* panel, const PanelWork& work, const QuantisedRows& x,
+/** The fragments' word that holds row g + 8i of half m for columns 8t + 2k, 8t + 2k + 1. */
+__device__ __forceinline__ uint32_t word_of(const HalfBlock& block, int m, int i, int k) {
+  const uint4& four = block.a[k / 2][m];
+  if (k % 2 == 0) return i == 0 ? four.x : four.y;
+  return i == 0 ? four.z : four.w;
+}
+
+__device__ __forceinline__ void bfloat_segment(const ProductArgs& args, const uint8_t* panel, const PanelWork& work,
                                                float (&sums)[2][2][kFmaRows]) {
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
   for (int32_t b = work.begin; b < work.end; ++b) {
     HalfBlock block;
     block.load(panel, b);
+    const int32_t column = b * ops::kBlock + lane % 4 * 8;
 #pragma unroll
     for (int t = 0; t < kFmaRows; ++t) {
-      const int64_t token = work.first_row + (t < work.rows ? t : work.rows - 1);
-      const uint4 column = *(reinterpret_cast<const uint4*>(x.bfloat + token * x.stride) + b * 4 + lane % 4);
+      const float* x = float_row(args, work, t) + column;
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        sums[m][0][t] = fma_pair(block.a[0][m].x, column.x, sums[m][0][t]);
-        sums[m][1][t] = fma_pair(block.a[0][m].y, column.x, sums[m][1][t]);
-        sums[m][0][t] = fma_pair(block.a[0][m].z, column.y, sums[m][0][t]);
-        sums[m][1][t] = fma_pair(block.a[0][m].w, column.y, sums[m][1][t]);
-        sums[m][0][t] = fma_pair(block.a[1][m].x, column.z, sums[m][0][t]);
-        sums[m][1][t] = fma_pair(block.a[1][m].y, column.z, sums[m][1][t]);
-        sums[m][0][t] = fma_pair(block.a[1][m].z, column.w, sums[m][0][t]);
-        sums[m][1][t] = fma_pair(block.a[1][m].w, column.w, sums[m][1][t]);
+      for (int k = 0; k < 4; ++k) {
+        const float even = column + 2 * k < args.cols ? x[2 * k] : 0.0f;
+        const float odd = column + 2 * k + 1 < args.cols ? x[2 * k + 1] : 0.0f;
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const uint32_t w = word_of(block, m, i, k);
+            sums[m][i][t] = fmaf(__uint_as_float(w << 16), even, sums[m][i][t]);
+            sums[m][i][t] = fmaf(__uint_as_float(w & 0xFFFF0000u), odd, sums[m][i][t]);
+          }
+        }
       }
     }
   }
@@ -118,7 +129,7 @@ __global__ void __launch_bounds__(kMaxSegments* kWarp, 1) bfloat_kernel(ProductA
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
   for (int32_t pass = 0; pass < (args.gated ? 2 : 1); ++pass) {
     float sums[2][2][kFmaRows] = {};
-    bfloat_segment(panel_of(args, work, pass), work, args.quantised, sums);
+    bfloat_segment(args, panel_of(args, work, pass), work, sums);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
@@ -142,11 +153,7 @@ __device__ __forceinline__ void float_segment(const ProductArgs& args, const uin
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
   const float* x[kFmaRows];
 #pragma unroll
-  for (int t = 0; t < kFmaRows; ++t) {
-    int64_t row = work.first_row + (t < work.rows ? t : work.rows - 1);
-    if (args.x_rows != nullptr) row = args.x_rows[row];
-    x[t] = args.x + row * args.cols;
-  }
+  for (int t = 0; t < kFmaRows; ++t) x[t] = float_row(args, work, t);
   const int32_t end = work.end * ops::kBlock < args.cols ? work.end * ops::kBlock : args.cols;
   const auto* weights = reinterpret_cast<const float*>(panel) + lane;
 #pragma unroll 8

@@ -137,6 +137,7 @@ struct GemmWeights {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
+      if (i != 0 && F::kPer16 && F::kHasMin) __syncwarp();  // registers, again
       const int r = 16 * m + 8 * i + g;
       const uint8_t* plane = block + F::kScaleBytes;
       CodeWords words = {};

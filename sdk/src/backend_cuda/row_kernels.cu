@@ -20,7 +20,6 @@ namespace {
 struct NormArgs {
   const StepCounts* counts;
   ops::NormParams params;
-  int32_t row_offset;
   QuantisedRows forms;
 };
 
@@ -28,7 +27,7 @@ struct QuantiseArgs {
   const StepCounts* counts;
   const float* x;
   const int32_t* row_indices;
-  int32_t cols, row_offset;
+  int32_t cols;
   QuantisedRows forms;
 };
 
@@ -36,7 +35,7 @@ struct GateArgs {
   const StepCounts* counts;
   const float* gate;
   float* out;  // holds the up product before
-  int32_t cols, row_offset;
+  int32_t cols;
   ops::Activation activation;
   QuantisedRows forms;
 };
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(512) norm_kernel(NormArgs args) {
   auto& shared = shared_memory<ReductionShared>();
   const ops::NormParams& p = args.params;
   const int64_t row = blockIdx.x;
-  if (row + args.row_offset >= args.counts->rows) return;
+  if (row >= args.counts->rows) return;
   float* residual = p.residual + row * p.dim;
   const auto begin = static_cast<int32_t>(threadIdx.x);
   const auto step = static_cast<int32_t>(blockDim.x);
@@ -100,7 +99,7 @@ __global__ void __launch_bounds__(512) quantise_kernel(QuantiseArgs args) {
   if (args.row_indices != nullptr) {
     if (row >= args.counts->logit_rows) return;
     source = args.row_indices[row];
-  } else if (row + args.row_offset >= args.counts->rows) {
+  } else if (row >= args.counts->rows) {
     return;
   }
   write_forms(StoredValue{args.x + source * args.cols}, args.cols, row, args.forms, shared);
@@ -109,7 +108,7 @@ __global__ void __launch_bounds__(512) quantise_kernel(QuantiseArgs args) {
 __global__ void __launch_bounds__(512) gate_kernel(GateArgs args) {
   auto& shared = shared_memory<ReductionShared>();
   const int64_t row = blockIdx.x;
-  if (row + args.row_offset >= args.counts->rows) return;
+  if (row >= args.counts->rows) return;
   const float* gate = args.gate + row * args.cols;
   float* out = args.out + row * args.cols;
   for (auto i = static_cast<int32_t>(threadIdx.x); i < args.cols; i += static_cast<int32_t>(blockDim.x)) {
@@ -126,9 +125,9 @@ LaunchShape one_block_a_row(int32_t rows, int64_t cols) {
 
 }  // namespace
 
-cudaError_t norm(const StepView& step, const ops::NormParams& params, int32_t row_offset,
-                 const QuantisedRows& quantised, cudaStream_t stream) {
-  NormArgs args{step.counts, params, row_offset, quantised};
+cudaError_t norm(const StepView& step, const ops::NormParams& params, const QuantisedRows& quantised,
+                 cudaStream_t stream) {
+  NormArgs args{step.counts, params, quantised};
   if (!any_form(quantised)) args.forms = {};
   if (params.out == nullptr && !any_form(quantised)) args.params.norm = nullptr;  // no second part
   return launch(norm_kernel, one_block_a_row(params.rows, params.dim), stream, args);
@@ -137,13 +136,13 @@ cudaError_t norm(const StepView& step, const ops::NormParams& params, int32_t ro
 cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, int32_t row_offset,
                      const int32_t* row_indices, const QuantisedRows& out, cudaStream_t stream) {
   if (!any_form(out)) return cudaSuccess;
-  const QuantiseArgs args{step.counts, x, row_indices, cols, row_offset, out};
+  const QuantiseArgs args{step.counts, x, row_indices, cols, out};
   return launch(quantise_kernel, one_block_a_row(rows, cols), stream, args);
 }
 
 cudaError_t gate_rows(const StepView& step, const float* gate, float* out, int32_t rows, int32_t cols,
-                      int32_t row_offset, ops::Activation activation, const QuantisedRows& forms, cudaStream_t stream) {
-  GateArgs args{step.counts, gate, out, cols, row_offset, activation, forms};
+                      ops::Activation activation, const QuantisedRows& forms, cudaStream_t stream) {
+  GateArgs args{step.counts, gate, out, cols, activation, forms};
   if (!any_form(forms)) args.forms = {};
   return launch(gate_kernel, one_block_a_row(rows, cols), stream, args);
 }

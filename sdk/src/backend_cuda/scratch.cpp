@@ -6,12 +6,6 @@
 
 namespace banter::cuda {
 
-QuantisedForms forms_read_by(const DeviceWeight& weight, const DeviceLimits& device) {
-  QuantisedForms forms = form_read_by(weight.form);
-  if (device.compute_capability < 80) forms.bfloat = false;  // there such products read the floats
-  return forms;
-}
-
 Result<void> Scratch::reserve(const ScratchNeeds& needs) {
   const auto grow = [&](DeviceMemory& memory, size_t bytes, const char* what) -> Result<void> {
     if (bytes <= memory.bytes()) return {};
@@ -33,7 +27,7 @@ void Scratch::begin() {
 
 bool Scratch::find(const float* x, int32_t rows, QuantisedForms forms, QuantisedRows& out) const {
   for (const Copy& copy : copies_) {
-    if (copy.x != x || copy.rows != rows || !covers(copy.forms, forms)) continue;
+    if (copy.x != x || copy.rows != rows || !copy.forms.covers(forms)) continue;
     out = copy.where;
     return true;
   }

@@ -6,21 +6,9 @@
 #include "backend_cuda/best_logits.h"
 #include "backend_cuda/kernels.h"
 #include "backend_cuda/memory.h"
+#include "backend_cuda/quantised_rows.h"
 
 namespace banter::cuda {
-
-/** The forms that products with the weight read on this card. */
-QuantisedForms forms_read_by(const DeviceWeight& weight, const DeviceLimits& device);
-inline QuantisedForms operator|(QuantisedForms a, QuantisedForms b) {
-  return {a.int8 || b.int8, a.half || b.half, a.bfloat || b.bfloat};
-}
-inline bool any(QuantisedForms forms) {
-  return forms.int8 || forms.half || forms.bfloat;
-}
-/** All that `wanted` names are among `have`. */
-inline bool covers(QuantisedForms have, QuantisedForms wanted) {
-  return (have.int8 || !wanted.int8) && (have.half || !wanted.half) && (have.bfloat || !wanted.bfloat);
-}
 
 /** How much of each a program needs. */
 struct ScratchNeeds {
