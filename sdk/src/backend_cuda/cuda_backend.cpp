@@ -75,7 +75,9 @@ class CudaBackend final : public ops::Backend {
 
   bool supports(ops::KvType type) const override { return type != ops::KvType::kF32; }
 
-  void set_upload_progress(UploadProgress progress) override { progress_ = std::move(progress); }
+  std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override;
+
+  void set_upload_progress(UploadProgress progress) override { progress_ = progress; }  // a copy: backend_plugin.h
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse) override {
     if (Result<void> set = here(); !set) return set.error();
@@ -115,6 +117,16 @@ class CudaBackend final : public ops::Backend {
     logit_rows_ = p.row_indices;
     program_.push_back(LogitsOp{device_weight(p.head), p.x, p.logits, p.softcap});
   }
+  bool finds_best_logits() const override { return true; }
+  void best_logits() override {
+    const auto& logits = std::get<LogitsOp>(program_.back());
+    program_.push_back(BestLogitsOp{logits.logits, static_cast<int32_t>(logits.head->rows)});
+  }
+  ops::BestLogits best_row(int32_t i) const override {
+    const BestRow& row = best_.as<const BestRow>()[i];
+    const auto count = static_cast<size_t>(row.count);
+    return {{row.ids, count}, {row.logits, count}, row.rest};
+  }
   Result<void> end_step() override;
 
  private:
@@ -125,12 +137,13 @@ class CudaBackend final : public ops::Backend {
   }
   bool can_be_graph(const StepShape& shape) const;
   Result<void> run_step();
+  Result<void> fetch_best();
 
   const int32_t device_;
   const std::string name_;
   Stream stream_;
   Event done_;
-  PinnedMemory staging_;
+  PinnedMemory staging_, best_;
   std::vector<DeviceMemory> allocated_;
   Executor executor_;
   StepUpload upload_;
@@ -171,6 +184,18 @@ Result<void> CudaBackend::copy_from_host(void* device, const void* host, size_t 
     if (!copied) return copied;
   }
   return {};
+}
+
+/** As kv_device.h says. */
+std::optional<ops::KvLayout> CudaBackend::kv_layout(const ops::KvGeometry& geometry) const {
+  const auto scales = 2 * static_cast<size_t>(ops::kv_scales(geometry.type, geometry.head_dim));
+  const size_t vector = ops::kv_vector_bytes(geometry.type, geometry.head_dim) - scales;
+  const ops::KvLayout::Region region = {.values = {.offset = 0, .runs = 1, .run_bytes = vector, .token_step = vector},
+                                        .scales = {.offset = vector * static_cast<size_t>(geometry.page_tokens),
+                                                   .runs = 1,
+                                                   .run_bytes = scales,
+                                                   .token_step = scales}};
+  return ops::KvLayout{{region, region}};
 }
 
 Result<std::unique_ptr<ops::Rope>> CudaBackend::create_rope(ops::RopeSpec spec) {
@@ -239,8 +264,19 @@ Result<void> CudaBackend::run_step() {
                      [&] { return executor_.issue(program_, grid, true, upload_, pages_, stream_); });
 }
 
+Result<void> CudaBackend::fetch_best() {
+  if (program_.empty() || !std::holds_alternative<BestLogitsOp>(program_.back())) return {};
+  const size_t bytes = logit_rows_.size() * sizeof(BestRow);
+  if (bytes > best_.bytes()) {
+    if (Result<void> made = best_.allocate(bytes, "the best logits"); !made) return made;
+  }
+  return check(cudaMemcpyAsync(best_.as(), executor_.best_rows(), bytes, cudaMemcpyDeviceToHost, stream_.get()),
+               "fetching the best logits");
+}
+
 Result<void> CudaBackend::end_step() {
   Result<void> outcome = run_step();
+  if (outcome) outcome = fetch_best();
   // Waited for in any case: the step's data must not change under kernels that were queued before something failed.
   Result<void> waited = done_.record(stream_);
   if (waited) waited = done_.wait();

@@ -49,7 +49,13 @@ __device__ __forceinline__ float half_to_float(uint16_t h) {
 }
 /** Two halves in a register: `low` in bits 0 to 15. */
 __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  uint32_t halves;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+  return halves;
+#else
   return static_cast<uint32_t>(float_to_half(low)) | static_cast<uint32_t>(float_to_half(high)) << 16;
+#endif
 }
 __device__ __forceinline__ float bfloat_to_float(uint16_t b) {
   return __uint_as_float(static_cast<uint32_t>(b) << 16);

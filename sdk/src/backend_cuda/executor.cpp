@@ -17,18 +17,11 @@ int32_t splits_of(int32_t window, int32_t splits) {
   return window == 0 ? splits : std::min(splits, (window - 1) / kSplitKeys + 2);
 }
 
-/** Sizes of the scratch memory that a program needs. */
-struct Needs {
-  uint32_t forms = kNoForm;
-  int64_t rows = 1, cols = 1;
-  size_t partials = 0, products = 0;
-
-  void reads(const DeviceWeight& weight, int64_t count, const DeviceLimits& device) {
-    forms |= form_of(weight, device);
-    rows = std::max(rows, count);
-    cols = std::max(cols, weight.cols);
-  }
-};
+void reads(ScratchNeeds& needs, const DeviceWeight& weight, int32_t rows, const DeviceLimits& device) {
+  needs.forms = needs.forms | forms_read_by(weight.form, device);
+  needs.rows = std::max(needs.rows, rows);
+  needs.cols = std::max(needs.cols, weight.cols);
+}
 
 }  // namespace
 
@@ -54,26 +47,30 @@ struct Executor::Call {
 };
 
 Result<void> Executor::prepare(const Program& program, const StepShape& grid) {
-  Needs needs;
+  ScratchNeeds needs;
   for (const Op& op : program) {
     if (const auto* linear = std::get_if<LinearOp>(&op)) {
-      for (int32_t t = 0; t < linear->targets; ++t)
-        needs.reads(*linear->weights[t], rows_of(linear->rows, grid), device_);
+      for (int32_t t = 0; t < linear->targets; ++t) {
+        reads(needs, *linear->weights[t], rows_of(linear->rows, grid), device_);
+      }
     } else if (const auto* gated = std::get_if<GatedOp>(&op)) {
-      const int64_t rows = rows_of(gated->rows, grid);
-      needs.reads(*gated->gate, rows, device_);
-      needs.reads(*gated->up, rows, device_);
+      const int32_t rows = rows_of(gated->rows, grid);
+      reads(needs, *gated->gate, rows, device_);
+      reads(needs, *gated->up, rows, device_);
       needs.cols = std::max(needs.cols, gated->gate->rows);
-      needs.products = std::max(needs.products, static_cast<size_t>(rows * gated->gate->rows));
+      needs.products = std::max(needs.products, static_cast<size_t>(rows) * static_cast<size_t>(gated->gate->rows));
     } else if (const auto* logits = std::get_if<LogitsOp>(&op)) {
-      needs.reads(*logits->head, grid.logit_rows, device_);
+      reads(needs, *logits->head, grid.logit_rows, device_);
+    } else if (std::holds_alternative<BestLogitsOp>(op)) {
+      needs.best_rows = static_cast<size_t>(grid.logit_rows);
     } else if (const auto* attention = std::get_if<AttentionOp>(&op)) {
-      needs.partials = std::max(
-          needs.partials, attention_partial_floats(grid.tiles, attention->heads, attention->kv.kv_heads,
-                                                   attention->kv.head_dim, splits_of(attention->window, grid.splits)));
+      needs.partials =
+          std::max(needs.partials, attention_partial_floats(grid.tiles, attention->heads, attention->kv.kv_heads,
+                                                            attention->kv.head_dim,
+                                                            splits_of(attention->window, grid.splits), grid.tile_rows));
     }
   }
-  return scratch_.reserve(needs.forms, needs.rows, needs.cols, needs.partials, needs.products);
+  return scratch_.reserve(needs);
 }
 
 Result<void> Executor::issue(const Program& program, const StepShape& grid, bool counted, const StepUpload& upload,
@@ -87,25 +84,25 @@ Result<void> Executor::issue(const Program& program, const StepShape& grid, bool
   return {};
 }
 
-uint32_t Executor::forms_wanted(const Program& program, size_t from, const float* x) const {
+QuantisedForms Executor::forms_wanted(const Program& program, size_t from, const float* x) const {
   for (size_t i = from; i < program.size(); ++i) {
     if (const auto* linear = std::get_if<LinearOp>(&program[i]); linear != nullptr && linear->x == x) {
-      uint32_t forms = kNoForm;
-      for (int32_t t = 0; t < linear->targets; ++t) forms |= form_of(*linear->weights[t], device_);
+      QuantisedForms forms;
+      for (int32_t t = 0; t < linear->targets; ++t) forms = forms | forms_read_by(linear->weights[t]->form, device_);
       return forms;
     }
     if (const auto* gated = std::get_if<GatedOp>(&program[i]); gated != nullptr && gated->x == x) {
-      return form_of(*gated->gate, device_) | form_of(*gated->up, device_);
+      return forms_read_by(gated->gate->form, device_) | forms_read_by(gated->up->form, device_);
     }
   }
-  return kNoForm;
+  return {};
 }
 
-cudaError_t Executor::quantised(const Call& call, const float* x, int32_t rows, int32_t cols, uint32_t forms,
+cudaError_t Executor::quantised(const Call& call, const float* x, int32_t rows, int64_t cols, QuantisedForms forms,
                                 QuantisedRows& out) {
-  if (forms == kNoForm || scratch_.find(x, rows, forms, out)) return cudaSuccess;
+  if (!forms.any() || scratch_.find(x, rows, forms, out)) return cudaSuccess;
   out = scratch_.make(x, rows, cols, forms);
-  return quantise(call.view, x, rows, cols, nullptr, out, call.stream);
+  return quantise(call.view, x, rows, static_cast<int32_t>(cols), nullptr, out, call.stream);
 }
 
 cudaError_t Executor::run(const Call& call, const EmbedOp& op) {
@@ -118,8 +115,8 @@ cudaError_t Executor::run(const Call& call, const NormOp& op) {
   QuantisedRows forms;
   if (op.out != nullptr) {
     scratch_.written(op.out);
-    const uint32_t wanted = forms_wanted(call.program, call.index + 1, op.out);
-    if (wanted != kNoForm) forms = scratch_.make(op.out, rows, op.dim, wanted);
+    const QuantisedForms wanted = forms_wanted(call.program, call.index + 1, op.out);
+    if (wanted.any()) forms = scratch_.make(op.out, rows, op.dim, wanted);
   }
   const ops::NormParams params{op.residual, op.delta, op.delta_norm, op.norm, op.out, rows, op.dim, op.epsilon};
   return norm(call.view, params, forms, call.stream);
@@ -130,14 +127,14 @@ cudaError_t Executor::run(const Call& call, const LinearOp& op) {
   args.x = op.x;
   args.rows = rows_of(op.rows, call.grid);
   args.targets = op.targets;
-  uint32_t forms = kNoForm;
+  QuantisedForms forms;
   for (int32_t t = 0; t < op.targets; ++t) {
     args.weights[t] = op.weights[t];
     args.biases[t] = op.biases[t];
     args.ys[t] = op.ys[t];
-    forms |= form_of(*op.weights[t], device_);
+    forms = forms | forms_read_by(op.weights[t]->form, device_);
   }
-  const auto cols = static_cast<int32_t>(op.weights[0]->cols);
+  const int64_t cols = op.weights[0]->cols;
   if (const cudaError_t made = quantised(call, op.x, args.rows, cols, forms, args.quantised); made != cudaSuccess) {
     return made;
   }
@@ -154,15 +151,15 @@ cudaError_t Executor::run(const Call& call, const GatedOp& op) {
   args.activation = op.activation;
   args.out = op.out;
   args.scratch = scratch_.product();
-  const uint32_t forms = form_of(*op.gate, device_) | form_of(*op.up, device_);
-  const auto cols = static_cast<int32_t>(op.gate->cols);
+  const QuantisedForms forms = forms_read_by(op.gate->form, device_) | forms_read_by(op.up->form, device_);
+  const int64_t cols = op.gate->cols;
   if (const cudaError_t made = quantised(call, op.x, args.rows, cols, forms, args.quantised); made != cudaSuccess) {
     return made;
   }
   scratch_.written(op.out);
-  const uint32_t wanted = forms_wanted(call.program, call.index + 1, op.out);
-  if (wanted != kNoForm) {
-    args.quantised_out = scratch_.make(op.out, args.rows, static_cast<int32_t>(op.gate->rows), wanted);
+  const QuantisedForms wanted = forms_wanted(call.program, call.index + 1, op.out);
+  if (wanted.any()) {
+    args.quantised_out = scratch_.make(op.out, args.rows, op.gate->rows, wanted);
   }
   return gated(call.view, args, device_, call.stream);
 }
@@ -202,6 +199,7 @@ cudaError_t Executor::run(const Call& call, const AttentionOp& op) {
   args.recent = call.device_pages(op.recent);
   args.partials = scratch_.partials();
   args.splits = splits_of(op.window, call.grid.splits);
+  args.tile_rows = call.grid.tile_rows;
   return attention(call.view, call.grid.tiles, args, device_, call.stream);
 }
 
@@ -214,8 +212,8 @@ cudaError_t Executor::run(const Call& call, const LogitsOp& op) {
   args.weights[0] = op.head;
   args.ys[0] = op.logits;
   args.softcap = op.softcap;
-  const uint32_t forms = form_of(*op.head, device_);
-  if (forms != kNoForm) {  // the rows that want logits, gathered
+  const QuantisedForms forms = forms_read_by(op.head->form, device_);
+  if (forms.any()) {  // the rows that want logits, gathered
     const auto cols = static_cast<int32_t>(op.head->cols);
     args.quantised = scratch_.make(nullptr, args.rows, cols, forms);
     const cudaError_t made =
@@ -223,6 +221,10 @@ cudaError_t Executor::run(const Call& call, const LogitsOp& op) {
     if (made != cudaSuccess) return made;
   }
   return linear(call.view, args, device_, call.stream);
+}
+
+cudaError_t Executor::run(const Call& call, const BestLogitsOp& op) {
+  return best_logits(call.view, op.logits, call.grid.logit_rows, op.vocabulary, scratch_.best_rows(), call.stream);
 }
 
 }  // namespace banter::cuda

@@ -23,6 +23,8 @@ class Executor {
   Result<void> issue(const Program& program, const StepShape& grid, bool counted, const StepUpload& upload,
                      const PageSources& pages, const Stream& stream);
 
+  /** Device memory of the best logits, [grid.logit_rows]. */
+  const BestRow* best_rows() const { return scratch_.best_rows(); }
   int32_t generation() const { return scratch_.generation(); }
 
  private:
@@ -34,10 +36,11 @@ class Executor {
   cudaError_t run(const Call& call, const RopeKvOp& op);
   cudaError_t run(const Call& call, const AttentionOp& op);
   cudaError_t run(const Call& call, const LogitsOp& op);
+  cudaError_t run(const Call& call, const BestLogitsOp& op);
   /** The copy of x in `forms`, made now where nobody made it before. */
-  cudaError_t quantised(const Call& call, const float* x, int32_t rows, int32_t cols, uint32_t forms,
+  cudaError_t quantised(const Call& call, const float* x, int32_t rows, int64_t cols, QuantisedForms forms,
                         QuantisedRows& out);
-  uint32_t forms_wanted(const Program& program, size_t from, const float* x) const;
+  QuantisedForms forms_wanted(const Program& program, size_t from, const float* x) const;
 
   DeviceLimits device_;
   Scratch scratch_;

@@ -86,15 +86,18 @@ struct AttentionArgs {
   float scale;
   float softcap;
   DevicePages kv;
-  DevicePages recent;  // page_stride 0: none
-  float* partials;     // see attention_partial_floats()
-  int32_t splits;      // of the longest row; at least 1. Above 1 only where partials are given
+  DevicePages recent;               // page_stride 0: none
+  float* partials;                  // see attention_partial_floats()
+  int32_t splits;                   // of the longest row; at least 1
+  int32_t tile_rows = kTileTokens;  // of the largest tile: 1 where all tiles are single rows, as in decode
 };
 /** Keys of a split: a row's keys are cut at multiples of this position, each part is computed for itself, and the parts
  *  are merged in order, whichever way the work was spread over the card. */
 inline constexpr int32_t kSplitKeys = 256;
-/** Floats of `partials` for tiles × heads × splits; 0 where one block does all of a tile's splits. */
-size_t attention_partial_floats(int32_t tiles, int32_t heads, int32_t kv_heads, int32_t head_dim, int32_t splits);
+/** Floats of `partials` for these counts, at most 8 Mi; 0 where one block does all of a tile's splits, and needs none. With
+ *  partials null a block does so in any case. Which it is changes no bit of the result. */
+size_t attention_partial_floats(int32_t tiles, int32_t heads, int32_t kv_heads, int32_t head_dim, int32_t splits,
+                                int32_t tile_rows = kTileTokens);
 cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& args, const DeviceLimits& device,
                       cudaStream_t stream);
 

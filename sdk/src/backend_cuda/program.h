@@ -89,7 +89,14 @@ struct LogitsOp {
   bool operator==(const LogitsOp&) const = default;
 };
 
-using Op = std::variant<EmbedOp, NormOp, LinearOp, GatedOp, RopeKvOp, AttentionOp, LogitsOp>;
+/** The best of the logits that the LogitsOp before gave. */
+struct BestLogitsOp {
+  const float* logits;
+  int32_t vocabulary;
+  bool operator==(const BestLogitsOp&) const = default;
+};
+
+using Op = std::variant<EmbedOp, NormOp, LinearOp, GatedOp, RopeKvOp, AttentionOp, LogitsOp, BestLogitsOp>;
 using Program = std::vector<Op>;
 
 }  // namespace banter::cuda

@@ -57,6 +57,7 @@ StepShape StepUpload::measure(const ops::Step& step, std::span<const int32_t> lo
       const int32_t to_border = ops::kKvRecentBlock - position % ops::kKvRecentBlock;
       const int32_t rows = std::min({kTileTokens, to_border, sequence.rows - row});
       tiles_.push_back({static_cast<int32_t>(s), sequence.first_row + row, rows, position});
+      shape_.tile_rows = std::max(shape_.tile_rows, rows);
       row += rows;
     }
     shape_.splits = std::max(shape_.splits, (sequence.position + sequence.rows - 1) / kSplitKeys + 1);

@@ -16,7 +16,8 @@ namespace banter::cuda {
 /** How large a step is: what grids are made for. */
 struct StepShape {
   int32_t rows = 0, logit_rows = 0, tiles = 0;
-  int32_t splits = 1;  // of kSplitKeys keys that the longest sequence's positions fall into
+  int32_t tile_rows = 1;  // of the largest tile
+  int32_t splits = 1;     // of kSplitKeys keys that the longest sequence's positions fall into
   /** Every sequence has one row, and each row wants its logits, in order: a step that can be a graph's. */
   bool is_decode = false;
 };
