@@ -44,7 +44,8 @@ struct GemmShape {
   static constexpr int kScalesAt = kTokensAt + kGemmTokens * kTokenBytes;
   static constexpr int kStageBytes = kScalesAt + kBlocks * kScaleBytes;
   static constexpr int kHeaderBytes = kHalf ? 0 : F::kHeaderBytes;
-  static constexpr int kHeadersBytes = 2 * kPanels * kHeaderBytes;  // of the super-block at work, and of the next
+  // Of the super-block at work, and of the next.
+  static constexpr int kHeadersBytes = kHeaderBytes == 0 ? 16 : 2 * kPanels * kHeaderBytes;
   static constexpr int kFit = static_cast<int>(kSharedLimit - kHeadersBytes) / kStageBytes;
   // At most five: then the next super-block's header is fetched when the one before last is done with.
   static constexpr int kStages = kFit < 5 ? kFit : 5;
@@ -54,7 +55,7 @@ struct GemmShape {
 template <ops::FormId kId, int kPanels>
 struct alignas(16) GemmShared {
   using S = GemmShape<kId, kPanels>;
-  uint8_t headers[S::kHeadersBytes + 16];
+  uint8_t headers[S::kHeadersBytes];
   uint8_t stages[S::kStages][S::kStageBytes];
 };
 
@@ -359,6 +360,7 @@ __global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, 512 / GemmS
 template <ops::FormId kId, int kPanels>
 cudaError_t launch_gemm_panels(ProductArgs args, cudaStream_t stream) {
   using S = GemmShape<kId, kPanels>;
+  static_assert(sizeof(GemmShared<kId, kPanels>) <= kSharedLimit);
   const int32_t tiles = assign_tiles(args, kPanels);
   const auto token_tiles = static_cast<uint32_t>((args.rows + kGemmTokens - 1) / kGemmTokens);
   return launch(gemm_kernel<kId, kPanels>,
