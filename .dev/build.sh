@@ -40,13 +40,18 @@ with_progress() {
 configure() {
   local preset=$1 folder=build/$1 options=()
   [ ! -e "$folder/build.ninja" ] || [ CMakePresets.json -nt "$folder/.configured" ] || return 0
-  grep -q "\"name\": \"$preset\"" CMakePresets.json || fail "there is no preset '$preset'; known: dev release asan tsan fuzz cuda"
+  grep -q "\"name\": \"$preset\"" CMakePresets.json || fail "there is no preset '$preset'; known: dev release asan tsan fuzz cuda cuda-ci"
   mkdir -p "$folder"
   ! command -v ccache >/dev/null || options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   # Warnings are errors with the compiler that we test with; another one's new warnings must not stop a user's build.
-  case $preset/$(c++ -dumpversion 2>/dev/null || true) in dev/12* | release/12* | cuda/12*) options+=(-DBANTER_WERROR=ON) ;; esac
+  case $preset/$(c++ -dumpversion 2>/dev/null || true) in dev/12* | release/12* | cuda/12* | cuda-ci/12*) options+=(-DBANTER_WERROR=ON) ;; esac
   with_progress "configuring $preset" "$folder/configure.log" cmake --preset "$preset" "${options[@]}"
   touch "$folder/.configured"
+}
+
+# Why this configured preset has no CUDA backend, or nothing where it has one.
+cuda_obstacle() {
+  [ ! -r "build/$1/configure.log" ] || sed -n 's/^-- The CUDA backend is not built: //p' "build/$1/configure.log" | tail -1
 }
 
 # build PRESET [TARGET…]: one build of a preset at a time, whoever asks for it.
@@ -57,6 +62,9 @@ build() {
   exec {lock}>"$folder/.lock"
   flock "$lock"
   configure "$preset"
+  local obstacle
+  obstacle=$(cuda_obstacle "$preset")
+  [ -z "$obstacle" ] || say "the CUDA backend is not built: $obstacle"
   with_progress "building $preset" "$folder/build.log" ninja -C "$folder" -j "$(jobs_count)" "$@"
   exec {lock}>&-
 }

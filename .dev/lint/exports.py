@@ -1,6 +1,7 @@
 """Exported symbols: sdk/cmake/banter.exports lists exactly the BANTER_API functions, and the built library exports exactly those.
 
 usage: exports.py [ROOT] [--library PATH] [--archive PATH] [--write]    (libbanter.so, libbanter_static.a)
+       exports.py [ROOT] --plugin PATH    a backend's library exports its entry, and nothing else
 """
 
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import header
 from common import arguments, files, finish, read
 
+PLUGIN_ENTRY = "banter_backend_plugin_v1"
 LIST = "sdk/cmake/banter.exports"
 
 
@@ -52,6 +54,9 @@ def main():
         path = option(name)
         if path:
             findings += differences(exported(path, kind), path, listed, LIST)
+    plugin = option("--plugin")
+    if plugin:
+        findings += differences(exported(plugin, "-D"), plugin, {PLUGIN_ENTRY}, "what a plugin exports")
     if findings:
         findings.append("after a change of the headers run: python3 .dev/lint/exports.py --write (a removed line breaks the ABI)")
     finish("exported symbols", findings, len(names))

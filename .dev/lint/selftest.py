@@ -88,7 +88,7 @@ def expect(label, lint, changes, wanted, failures, *extra):
 
 
 def check_library(failures):
-    """A real shared library with one symbol too many, and one too few."""
+    """A real shared library with one symbol too many, and one too few; and a plugin likewise."""
     with tempfile.TemporaryDirectory() as folder:
         for label, source, wanted in (("all", "int banter_open(void){return 0;} void banter_close(void){}", None),
                                       ("extra", "int banter_open(void){return 0;} void banter_close(void){} int leaked(void){return 1;}",
@@ -100,6 +100,12 @@ def check_library(failures):
             subprocess.run(["cc", "-c", "-x", "c", "-", "-o", f"{folder}/{label}.o"], input=source, text=True, check=True)
             subprocess.run(["ar", "rcs", f"{folder}/lib{label}.a", f"{folder}/{label}.o"], check=True)
             expect(f"exports of an archive ({label})", "exports", {}, wanted, failures, "--archive", f"{folder}/lib{label}.a")
+        entry = "int banter_backend_plugin_v1(void){return 0;}"
+        for label, source, wanted in (("plugin", entry, None), ("leaky", entry + "int leaked(void){return 1;}", "leaked: in "),
+                                      ("empty", "static int x; int* y(void){return &x;}", "banter_backend_plugin_v1: in what a plugin exports")):
+            library = f"{folder}/lib{label}.so"
+            subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=source, text=True, check=True)
+            expect(f"exports of a plugin ({label})", "exports", {}, wanted, failures, "--plugin", library)
 
 
 def main():
@@ -113,7 +119,7 @@ def main():
     empty, output = run_empty()
     if empty == 0:
         failures.append(f"a lint that finds no file must fail, but said:\n{output}")
-    print("\n".join(failures) if failures else f"lint self-test: {len(lints)} lints, {len(BAD) + len(lints) + 7} cases as expected")
+    print("\n".join(failures) if failures else f"lint self-test: {len(lints)} lints, {len(BAD) + len(lints) + 10} cases as expected")
     sys.exit(1 if failures else 0)
 
 

@@ -5,12 +5,13 @@ function(banter_configure_target target)
   target_compile_features(${target} PUBLIC cxx_std_20 c_std_99)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF C_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                                              C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${BANTER_WERROR}>:-Werror>)
+  set(host $<COMPILE_LANGUAGE:C,CXX>)  # nvcc takes none of these flags; backend_cuda gives it its own
+  target_compile_options(${target} PRIVATE "$<${host}:-Wall;-Wextra;$<$<BOOL:${BANTER_WERROR}>:-Werror>>")
   if(BANTER_WERROR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # GCC bug 105651: false on std::string
   endif()
   # -ffp-contract=off: the same arithmetic in every build, so results do not depend on inlining.
-  target_compile_options(${target} PRIVATE -ffp-contract=off)
+  target_compile_options(${target} PRIVATE $<${host}:-ffp-contract=off>)
   if(BANTER_SANITIZE)
     set(flags "-fsanitize=${BANTER_SANITIZE}" -fno-omit-frame-pointer)
     if(BANTER_SANITIZE MATCHES "undefined")

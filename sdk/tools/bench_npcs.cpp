@@ -246,6 +246,7 @@ int bench_npcs(const NpcBenchOptions& options) {
   if (!open_for_npcs(session, options, most, info)) return 1;
   Json result = {{"model", info.name},
                  {"backend", info.backend},
+                 {"backend_reason", info.backend_reason},
                  {"prompt_tokens", options.prompt},
                  {"generated_tokens", options.generate},
                  {"shared_prefix", options.shared_prefix},

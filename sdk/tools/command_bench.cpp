@@ -125,7 +125,7 @@ int bench_through_engine(const banter::tools::ModelOptions& model, banter::tools
     return banter::tools::report_failure("bench", "characters need -p 1 and -n 2 at least.");
   if (o.counts.empty()) o.counts = {4};
   o.engine.model = model.model;
-  o.engine.backend = model.backend;
+  o.engine.device = model.device;
   o.engine.threads = model.threads;
   o.engine.kv = model.kv;
   if (o.intruder > 0) return banter::tools::bench_intrusion(o);
@@ -170,7 +170,10 @@ int command_bench(int argc, char** argv) {
   Phase prefill{prompt, {}}, decode{generate, {}};
   if (Result<void> done = measure(*session, repetitions, prefill, decode); !done)
     return banter::tools::report_failure("bench", done.error().message);
-  const banter::cpu::Roofline roofline = banter::cpu::measure_roofline(*session->threads, banter::cpu::best_isa());
+  // The processor's limits say nothing of a graphics card; banter_bench_cuda measures those of the card.
+  const bool on_cpu = session->backend->is_host_memory();
+  const banter::cpu::Roofline roofline =
+      on_cpu ? banter::cpu::measure_roofline(*session->threads, banter::cpu::best_isa()) : banter::cpu::Roofline{};
   const banter::model::TokenWork work = session->model->token_work();
 
   Json result = {{"model", session->model->display_name()},
@@ -183,18 +186,27 @@ int command_bench(int argc, char** argv) {
   const auto report = [&](const char* name, const Phase& phase, double operations, double bytes) {
     if (phase.seconds.empty()) return;
     const double seconds = phase.tokens / phase.rate();
-    const double arithmetic = operations / seconds / roofline.int8_ops;
+    const double arithmetic = roofline.int8_ops > 0 ? operations / seconds / roofline.int8_ops : 0;
     const double bandwidth = roofline.read_bytes > 0 ? bytes / seconds / roofline.read_bytes : 0;
     result[name] = {{"tokens", phase.tokens},
                     {"tokens_per_second", phase.rate()},
-                    {"fraction_of_arithmetic", arithmetic},
-                    {"fraction_of_bandwidth", bandwidth}};
-    if (!json)
+                    {"operations_per_second", operations / seconds},
+                    {"bytes_per_second", bytes / seconds}};
+    if (on_cpu) result[name].update({{"fraction_of_arithmetic", arithmetic}, {"fraction_of_bandwidth", bandwidth}});
+    if (json) return;
+    if (on_cpu) {
       std::printf(
           "%-8s %6d tokens %9.1f tokens/s   %4.0f %% of the arithmetic rate, %4.0f %% of the memory bandwidth\n", name,
           phase.tokens, phase.rate(), arithmetic * 100, bandwidth * 100);
+    } else {
+      std::printf("%-8s %6d tokens %9.1f tokens/s   %9.1f Gop/s, %7.1f GB/s\n", name, phase.tokens, phase.rate(),
+                  operations / seconds / 1e9, bytes / seconds / 1e9);
+    }
   };
-  if (!json)
+  if (!json && !on_cpu) {
+    std::printf("%s on %s\n", session->model->display_name().c_str(), session->backend->name().c_str());
+  }
+  if (!json && on_cpu)
     std::printf("%s on %s, %d threads; this machine: %.0f Gop/s int8, %.0f Gop/s fp32, %.1f GB/s\n",
                 session->model->display_name().c_str(), session->backend->name().c_str(), session->threads->threads(),
                 roofline.int8_ops / 1e9, roofline.fp32_ops / 1e9, roofline.read_bytes / 1e9);

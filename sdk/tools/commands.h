@@ -2,6 +2,7 @@
 // code, writes results to stdout and everything else to stderr.
 #pragma once
 
+int command_backends(int argc, char** argv);
 int command_bench(int argc, char** argv);
 int command_chat(int argc, char** argv);
 int command_generate(int argc, char** argv);

@@ -22,9 +22,7 @@ bool report(const char* what) {
 
 void add_engine_options(CLI::App& app, EngineOptions& options) {
   app.add_option("--model,-m", options.model, "GGUF file")->required()->envname("BANTER_MODEL");
-  app.add_option("--backend", options.backend, "auto, cpu or reference (slow, for checking)")
-      ->check(CLI::IsMember({"auto", "cpu", "reference"}))
-      ->capture_default_str();
+  add_backend_options(app, options.device);
   app.add_option("--threads", options.threads, "threads that compute; 0: physical cores, less two for a game")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -105,9 +103,9 @@ bool EngineSession::open(const EngineOptions& options) {
   verbose = options.verbose;
   banter_engine_config config;
   banter_engine_config_init(&config, sizeof config);
-  config.backend = options.backend == "cpu"         ? BANTER_BACKEND_CPU
-                   : options.backend == "reference" ? BANTER_BACKEND_REFERENCE
-                                                    : BANTER_BACKEND_AUTO;
+  config.backend = options.device.kind();
+  config.cuda_device = options.device.device;
+  if (!options.device.library.empty()) config.cuda_library_path = options.device.library.c_str();
   config.thread_count = options.threads;
   config.flags = BANTER_ENGINE_NORMAL_PRIORITY;  // a command line tool has no game to yield to
   config.log = log_line;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend_options.h"
 #include "banter/banter.h"
 
 namespace banter::tools {
@@ -15,7 +16,7 @@ namespace banter::tools {
 /** Options that every command with an engine has. */
 struct EngineOptions {
   std::string model;
-  std::string backend = "auto";
+  BackendOptions device;
   int threads = 0;
   uint32_t context = 0;
   std::string kv;  // "": as suits the model

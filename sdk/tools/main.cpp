@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"logits", command_logits, "write the logits at every position of a prompt"},
     {"perplexity", command_perplexity, "measure a model on a text"},
     {"inspect", command_inspect, "show what a model file holds and needs"},
+    {"backends", command_backends, "show what could compute on this machine"},
     {"bench", command_bench, "measure prefill and decode speed"},
 };
 

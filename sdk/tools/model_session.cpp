@@ -5,9 +5,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "backend_cpu/cpu_backend.h"
+#include "engine/backend_loader.h"
 #include "formats/gguf.h"
-#include "ops/reference.h"
 
 #ifdef _WIN32
 #include <io.h>
@@ -30,20 +29,15 @@ bool stderr_is_terminal() {
 #endif
 }
 
-Result<std::unique_ptr<ops::Backend>> create_backend(const std::string& name, ThreadPool& threads) {
-  if (name == "reference") return ops::create_reference_backend(threads);
-  return cpu::create_backend(threads, cpu::best_isa());
-}
-
 Result<ModelSession> open(const ModelOptions& options, int32_t context_length) {
   ModelSession session;
   const int32_t count = options.threads > 0 ? options.threads : default_thread_count();
   Result<std::unique_ptr<ThreadPool>> threads = ThreadPool::create({.threads = count, .low_priority = false});
   if (!threads) return threads.error();
   session.threads = std::move(*threads);
-  Result<std::unique_ptr<ops::Backend>> backend = create_backend(options.backend, *session.threads);
+  auto backend = engine::choose_backend(options.device.kind(), options.device.cuda(), *session.threads, 0, {});
   if (!backend) return backend.error();
-  session.backend = std::move(*backend);
+  session.backend = std::move(backend->backend);
 
   const Result<formats::Gguf> file = formats::Gguf::open(options.model);
   if (!file) return file.error();
@@ -82,9 +76,7 @@ Result<ModelSession> open(const ModelOptions& options, int32_t context_length) {
 
 void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--model,-m", options.model, "a GGUF file")->required()->envname("BANTER_MODEL");
-  app.add_option("--backend", options.backend, "auto, cpu, or reference (slow and exact)")
-      ->check(CLI::IsMember({"auto", "cpu", "reference"}))
-      ->capture_default_str();
+  add_backend_options(app, options.device);
   app.add_option("--threads", options.threads, "worker threads; 0: as many as suit the machine")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

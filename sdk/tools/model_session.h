@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "backend_options.h"
 #include "base/thread_pool.h"
 #include "kv/page_pool.h"
 #include "model/model.h"
@@ -18,7 +19,7 @@ namespace banter::tools {
 /** Options that every command with a bare model has. */
 struct ModelOptions {
   std::string model;
-  std::string backend = "auto";
+  BackendOptions device;
   int32_t threads = 0;  // 0: default_thread_count()
   std::string kv;       // "" or a name of ops::kv_type_name()
 };

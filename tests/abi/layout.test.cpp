@@ -56,6 +56,16 @@ void configs(Table& table) {
   FIELD(banter_engine_config, log);
   FIELD(banter_engine_config, log_user_data);
   FIELD(banter_engine_config, swap_budget_bytes);
+  FIELD(banter_engine_config, cuda_library_path);
+  FIELD(banter_engine_config, cuda_device);
+  FIELD(banter_engine_config, reserved1);
+  FIELD(banter_engine_config, cuda_context);
+  STRUCT(banter_cuda_context);
+  FIELD(banter_cuda_context, struct_size);
+  FIELD(banter_cuda_context, kind);
+  FIELD(banter_cuda_context, handle);
+  FIELD(banter_cuda_context, vulkan_queue);
+  FIELD(banter_cuda_context, vulkan_get_device_proc_addr);
   STRUCT(banter_model_config);
   FIELD(banter_model_config, struct_size);
   FIELD(banter_model_config, flags);
@@ -197,6 +207,7 @@ void results(Table& table) {
   FIELD(banter_model_info, kv_bytes_per_token);
   FIELD(banter_model_info, has_chat_template);
   FIELD(banter_model_info, kv_type);
+  FIELD(banter_model_info, backend_reason);
   STRUCT(banter_request_statistics);
   FIELD(banter_request_statistics, struct_size);
   FIELD(banter_request_statistics, prompt_tokens);

@@ -60,6 +60,23 @@ class Generate(unittest.TestCase):
             self.assertNotEqual(run(BANTER, "generate", "--model", MODEL, "--prompt", "x", option, value).returncode, 0)
 
 
+class Backends(unittest.TestCase):
+    def test_what_cannot_be_is_said_and_auto_goes_on(self):
+        missing = ("--cuda-library", "/nowhere/libbanter_cuda.so")
+        result = run(BANTER, "backends", *missing, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        found = json.loads(result.stdout.splitlines()[-1])
+        self.assertEqual(found["auto"], found["cpu"])
+        self.assertIsNone(found["cuda"])
+        self.assertIn("there is no file /nowhere/libbanter_cuda.so", found["cuda_reason"])
+        self.assertIn("--backend auto is cpu.", run(BANTER, "backends", *missing).stdout)
+        for command in (("generate", "--prompt", "x"), ("perplexity", "--file", MODEL)):
+            told = run(BANTER, command[0], "--model", MODEL, *command[1:], "--backend", "cuda", *missing)
+            self.assertEqual(told.returncode, 1)
+            self.assertIn("CUDA is not used: there is no file", told.stderr)
+        self.assertEqual(run(BANTER, "generate", "--model", MODEL, "--prompt", "x", "-n", "2", "--backend", "auto", *missing).returncode, 0)
+
+
 class Bench(unittest.TestCase):
     def test_characters(self):
         rows = banter("bench", "--npcs", "1,3", "-p", 48, "-n", 12, "-r", 1)["npcs"]

@@ -1,72 +1,13 @@
-// Conversations saved and loaded: what comes back, in which order, into which model, and what damaged bytes do.
+// Conversations saved and loaded: what comes back, in which order, into which model. Pages: snapshot_pages.test.cpp.
 #include <gtest/gtest.h>
 
-#include <banter_schema/snapshot_generated.h>
-
 #include <algorithm>
-#include <limits>
 #include <random>
 
-#include "dialogue/snapshot.h"
-#include "engine/test_host.h"
+#include "engine/snapshot_fixture.h"
 
 namespace banter::test {
 namespace {
-
-using dialogue::Role;
-using Bytes = std::vector<std::byte>;
-
-constexpr uint32_t kPages = BANTER_SAVE_KV_PAGES;
-
-class Snapshots : public testing::Test {
- protected:
-  // Without shared prefixes, so that what is cached came with the snapshot.
-  void SetUp() override {
-    model = host.load(file, [](banter_model_config& c) { c.flags = BANTER_MODEL_NO_PREFIX_SHARING; });
-  }
-
-  Outcome done(banter_request_id request) {
-    Outcome outcome = host.finish(request);
-    EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
-    return outcome;
-  }
-  Bytes saved(banter_npc* npc, uint32_t flags = 0) {
-    const Outcome outcome = host.finish(save(npc, flags));
-    EXPECT_EQ(outcome.kind, BANTER_EVENT_SNAPSHOT) << outcome.message;
-    EXPECT_EQ(outcome.terminals, 1);
-    return outcome.bytes;
-  }
-  /** A character that has talked: its cache holds more than a page. */
-  banter_npc* talker() {
-    banter_npc* const npc = host.npc(model, "You are Mira. You keep an inn in the valley of Oakrest.");
-    for (const char* line : {"Hello there!", "Tell me of the valley and its people."})
-      done(say(npc, line, Ask(24, kGoOn)));
-    return npc;
-  }
-  /** The next reply, with the prompt it was given. */
-  Outcome next(Host& where, banter_npc* npc) {
-    const Outcome outcome = where.finish(say(npc, "And then?", Ask(20, kGoOn | BANTER_REQUEST_REPORT_PROMPT)));
-    EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
-    return outcome;
-  }
-  Outcome next(banter_npc* npc) { return next(host, npc); }
-
-  const Bytes file = tiny_model();
-  Host host;
-  banter_model* model = nullptr;
-};
-
-dialogue::Snapshot read(const Bytes& bytes) {
-  auto out = dialogue::read_snapshot(bytes);
-  EXPECT_TRUE(out) << out.error().message;
-  return out ? std::move(out->snapshot) : dialogue::Snapshot();
-}
-
-void expect_same_words(const Outcome& a, const Outcome& b) {
-  EXPECT_EQ(a.prompt, b.prompt);
-  EXPECT_EQ(a.tokens, b.tokens);
-  EXPECT_EQ(a.text, b.text);
-}
 
 TEST_F(Snapshots, HoldPersonaAndTurns) {
   banter_npc* const npc = host.npc(model, "You are M\xC3\xADra.");
@@ -117,24 +58,6 @@ TEST_F(Snapshots, LoadIntoAnotherEngineWithItsPages) {
   expect_same_words(next(other, npc), expected);
 }
 
-TEST_F(Snapshots, SlidingWindowsKeepTheirPages) {
-  const Bytes windowed = tiny_model({.window = 40});
-  banter_model* const other = host.load(windowed);
-  banter_npc* const original = host.npc(other, "A persona that is a good deal longer than the window of forty tokens.");
-  for (int i = 0; i < 4; ++i) done(say(original, "Talk on, and on, and on.", Ask(60, kGoOn)));
-  const Bytes bytes = saved(original, kPages);
-  const dialogue::Snapshot snapshot = read(bytes);
-  ASSERT_TRUE(snapshot.kv);
-  EXPECT_GT(snapshot.kv->pages.groups[0].first_page, 0);
-  const Outcome expected = next(original);
-  banter_npc* const npc = host.npc(other);
-  const Outcome loaded = done(load(npc, bytes));
-  EXPECT_GT(loaded.statistics.cached_tokens, 0u) << loaded.message;
-  const Outcome reply = next(npc);
-  expect_same_words(reply, expected);
-  EXPECT_GT(reply.statistics.cached_tokens, loaded.statistics.cached_tokens / 2);
-}
-
 TEST_F(Snapshots, AnotherModelTakesTheWordsOnly) {
   const Bytes bytes = saved(talker(), kPages);
   const Bytes other_shape = tiny_model({.layers = 3, .embedding = 128}), other_weights = tiny_model({.seed = 2});
@@ -150,92 +73,6 @@ TEST_F(Snapshots, AnotherModelTakesTheWordsOnly) {
     EXPECT_EQ(read(saved(npc)).conversation.persona, read(bytes).conversation.persona);
     EXPECT_EQ(read(saved(npc)).conversation.turns.size(), read(bytes).conversation.turns.size() + 2);
   }
-}
-
-TEST_F(Snapshots, AnotherBackendComputesAgain) {
-  const Bytes bytes = saved(talker(), kPages);
-  Host other([](banter_engine_config& config) { config.backend = BANTER_BACKEND_REFERENCE; });
-  banter_npc* const npc = other.npc(other.load(file));
-  const Outcome loaded = other.finish(load(npc, bytes));
-  ASSERT_EQ(loaded.kind, BANTER_EVENT_DONE);
-  EXPECT_EQ(loaded.statistics.cached_tokens, 0u);
-  EXPECT_NE(loaded.message.find("another backend"), std::string::npos) << loaded.message;
-  EXPECT_EQ(next(other, npc).kind, BANTER_EVENT_DONE);
-}
-
-/** `bytes` with its KV part described otherwise, and sealed again. */
-Bytes rewritten(const Bytes& bytes, const std::function<void(dialogue::Snapshot&, std::span<std::byte>)>& change) {
-  auto in = dialogue::read_snapshot(bytes);
-  EXPECT_TRUE(in && in->snapshot.kv);
-  Bytes pages(in->pages.begin(), in->pages.end());
-  change(in->snapshot, pages);
-  auto out = dialogue::write_snapshot(in->snapshot);
-  EXPECT_TRUE(out);
-  std::copy_n(pages.begin(), std::min(pages.size(), out->pages.size()), out->pages.begin());
-  dialogue::seal(*out);
-  return out->bytes;
-}
-
-TEST_F(Snapshots, OtherVersionsAndFormatsComputeAgain) {
-  banter_npc* const original = talker();
-  const Bytes bytes = saved(original, kPages);
-  const Outcome expected = next(original);
-  using Change = std::function<void(dialogue::Snapshot&, std::span<std::byte>)>;
-  const auto group = [](dialogue::Snapshot& s) -> kv::StoredGroup& { return s.kv->pages.groups[0]; };
-  const std::pair<const char*, Change> changes[] = {
-      {"library version", [](auto& s, auto) { s.library_version = "0.0.9"; }},
-      {"layout", [](auto& s, auto) { s.kv->layout += "x"; }},
-      {"type", [&](auto& s, auto) { group(s).geometry.type = static_cast<ops::KvType>(77); }},
-      {"other type", [&](auto& s, auto) { group(s).geometry.type = ops::KvType::kF16; }},
-      {"page tokens", [&](auto& s, auto) { group(s).geometry.page_tokens *= 2; }},
-      {"no page tokens", [&](auto& s, auto) { group(s).geometry.page_tokens = 0; }},
-      {"layers", [&](auto& s, auto) { group(s).geometry.layers = -1; }},
-      {"window", [&](auto& s, auto) { group(s).window = 8; }},
-      {"first page", [&](auto& s, auto) { group(s).first_page = 1; }},
-      {"negative page", [&](auto& s, auto) { group(s).first_page = -1; }},
-      {"page count", [&](auto& s, auto) { group(s).page_count -= 1; }},
-      {"many pages", [&](auto& s, auto) { group(s).page_count = 1 << 20; }},
-      {"no group", [](auto& s, auto) { s.kv->pages.groups.clear(); }},
-      {"groups", [&](auto& s, auto) { s.kv->pages.groups.push_back(group(s)); }},
-      {"a token too few", [](auto& s, auto) { s.kv->tokens.pop_back(); }},
-      {"a strange token", [](auto& s, auto) { s.kv->tokens[3] = 1 << 30; }},
-      {"a negative token", [](auto& s, auto) { s.kv->tokens[0] = -2; }},
-      {"not a number",
-       [](auto&, std::span<std::byte> pages) {
-         const float nan = std::numeric_limits<float>::quiet_NaN();
-         std::memcpy(pages.data() + 128, &nan, sizeof nan);
-       }},
-      {"infinite",
-       [](auto&, std::span<std::byte> pages) {
-         const float infinity = -std::numeric_limits<float>::infinity();
-         std::memcpy(pages.data() + pages.size() - 4, &infinity, sizeof infinity);
-       }},
-  };
-  for (const auto& [name, change] : changes) {
-    SCOPED_TRACE(name);
-    banter_npc* const npc = host.npc(model);
-    const Outcome loaded = done(load(npc, rewritten(bytes, change)));
-    EXPECT_EQ(loaded.statistics.cached_tokens, 0u);
-    EXPECT_NE(loaded.message, "");
-    expect_same_words(next(npc), expected);
-    banter_npc_destroy(npc);
-  }
-  // And the rewriting itself is right: unchanged, the pages are used.
-  banter_npc* const npc = host.npc(model);
-  EXPECT_GT(done(load(npc, rewritten(bytes, [](auto&, auto) {}))).statistics.cached_tokens, 0u);
-}
-
-TEST_F(Snapshots, PagesThatLieAreOnlyWrong) {
-  const Bytes bytes = rewritten(saved(talker(), kPages), [](auto&, std::span<std::byte> pages) {
-    std::mt19937 random(7);
-    const float extreme[] = {3e38f, -3e38f, 1e-45f, 0.0f, -1.0f};
-    for (size_t at = 0; at + 4 <= pages.size(); at += 4) std::memcpy(&pages[at], &extreme[random() % 5], 4);
-  });
-  banter_npc* const npc = host.npc(model);
-  EXPECT_GT(done(load(npc, bytes)).statistics.cached_tokens, 0u);
-  const Outcome reply = host.finish(say(npc, "And then?", Ask(8, kGoOn)));
-  EXPECT_TRUE(reply.kind == BANTER_EVENT_DONE || reply.kind == BANTER_EVENT_FAILED);
-  EXPECT_EQ(done(say(host.npc(model), "Hello", Ask(4, kGoOn))).tokens.size(), 4u);
 }
 
 TEST_F(Snapshots, AreTakenInTheOrderOfTheCalls) {
@@ -308,29 +145,6 @@ TEST_F(Snapshots, CanLeaveThePersonaAsItIs) {
   EXPECT_EQ(now.conversation.turns.size(), 4u);
 }
 
-TEST_F(Snapshots, FullPoolComputesAgain) {
-  banter_npc* const original = talker();
-  const Bytes bytes = saved(original, kPages);
-  const Outcome expected = next(original);
-  Host other;
-  banter_model* const small = other.load(file, [](banter_model_config& config) { config.kv_budget_bytes = 300 << 10; });
-  banter_model_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(banter_model_get_info(small, &info), BANTER_OK);
-  bool refused = false;
-  for (int i = 0; i < 40 && !refused; ++i) {
-    banter_npc* const npc = other.npc(small);
-    const Outcome loaded = other.finish(load(npc, bytes));
-    ASSERT_EQ(loaded.kind, BANTER_EVENT_DONE) << loaded.message;
-    refused = loaded.statistics.cached_tokens == 0;
-    if (refused) {
-      EXPECT_NE(loaded.message.find("pool"), std::string::npos) << loaded.message;
-      expect_same_words(next(other, npc), expected);
-    }
-  }
-  EXPECT_TRUE(refused) << info.kv_pool_bytes;
-}
-
 TEST_F(Snapshots, SmallerContextForgetsTheOldest) {
   banter_npc* const npc = host.npc(model);
   for (int i = 0; i < 60; ++i) {
@@ -356,48 +170,6 @@ void expect_survives(Host& host, banter_npc* npc, const Bytes& bytes) {
     EXPECT_TRUE(code == BANTER_ERROR_CORRUPT || code == BANTER_ERROR_VERSION) << outcome.message;
     EXPECT_FALSE(outcome.message.empty());
   }
-}
-
-TEST_F(Snapshots, EveryByteMayBeWrong) {
-  banter_npc* const original = host.npc(model, "Mira");
-  done(say(original, "Hi", Ask(40, kGoOn)));
-  const Bytes plain = saved(original), with_pages = saved(original, kPages);
-  ASSERT_TRUE(read(with_pages).kv);
-  const size_t pages_at = with_pages.size() - read(with_pages).kv->page_bytes - 8;
-  banter_npc* const npc = host.npc(model);
-  host.keep_events = false;
-  size_t used = 0, refused = 0;
-  for (const Bytes* good : {&plain, &with_pages}) {
-    // Every byte of the FlatBuffer; pages in steps.
-    for (size_t at = 0; at < good->size(); at += at < pages_at + 64 ? 1 : 997) {
-      for (const uint8_t flip : {0x01, 0x80, 0xFF}) {
-        Bytes bad = *good;
-        bad[at] ^= std::byte{flip};
-        const Outcome outcome = host.finish(load(npc, bad));
-        ASSERT_TRUE(outcome.kind == BANTER_EVENT_DONE || outcome.kind == BANTER_EVENT_FAILED) << at;
-        // No changed byte gets past the checksum.
-        if (good == &with_pages) {
-          EXPECT_EQ(outcome.statistics.cached_tokens, 0u) << at;
-        }
-        if (outcome.kind == BANTER_EVENT_DONE) ++used;
-        if (outcome.kind == BANTER_EVENT_FAILED) ++refused;
-      }
-    }
-    for (size_t size = 1; size < good->size(); size += size < pages_at + 64 ? 1 : 997) {
-      const Bytes cut(good->begin(), good->begin() + static_cast<std::ptrdiff_t>(size));
-      const Outcome outcome = host.finish(load(npc, cut));
-      EXPECT_EQ(outcome.kind, good == &with_pages && size >= pages_at - 63 ? outcome.kind : BANTER_EVENT_FAILED)
-          << size;
-      EXPECT_EQ(outcome.statistics.cached_tokens, 0u);
-      if (size > pages_at) {
-        EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << size << outcome.message;
-      }
-    }
-  }
-  EXPECT_GT(used, 100u);
-  EXPECT_GT(refused, 100u);
-  EXPECT_EQ(done(load(npc, with_pages)).message, "");
-  EXPECT_EQ(next(npc).kind, BANTER_EVENT_DONE);
 }
 
 TEST_F(Snapshots, WhatIsNoSnapshotIsRefused) {

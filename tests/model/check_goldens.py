@@ -156,7 +156,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--banter", default="./dev banter", help="the command, with a space before arguments of its own")
     parser.add_argument("--goldens", default=os.environ.get("BANTER_GOLDENS"))
-    parser.add_argument("--backend", default="reference", choices=("reference", "cpu", "auto"))
+    parser.add_argument("--backend", default="reference", choices=("reference", "cpu", "cuda", "auto"))
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--real", action="append", default=[], metavar="NAME=MODEL.gguf")
     parser.add_argument("--no-small", action="store_true")

@@ -33,6 +33,7 @@ class FullBackend final : public ops::Backend {
   bool is_host_memory() const override { return true; }
   Result<void> copy_to_host(void*, const void*, size_t) override { return {}; }
   Result<void> copy_from_host(void*, const void*, size_t) override { return {}; }
+  Result<void> copy(void*, const void*, size_t) override { return {}; }
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType, int64_t, int64_t, std::span<const std::byte>,
                                               ops::WeightUse) override {
     return Error{BANTER_ERROR_OUT_OF_MEMORY, "full"};

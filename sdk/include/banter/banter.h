@@ -336,7 +336,7 @@ BANTER_API void BANTER_CALL banter_load_config_init(banter_load_config* config, 
 /** Saves the conversation: persona, examples and turns. A request like a reply: it takes its place among the character's
  *  requests, so that it sees what the calls before it have done, and ends with SNAPSHOT (or CANCELLED, FAILED). The event's
  *  bytes are the snapshot; store them before the next poll. statistics->cached_tokens of the event says how many tokens' KV
- *  pages are in it.
+ *  pages are in it: with BANTER_SAVE_KV_PAGES all that are computed, in the format that the model keeps them in.
  *  @param config       copied; NULL: defaults
  *  @param out_request  [out] 0 on failure
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_BUSY

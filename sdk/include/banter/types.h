@@ -77,10 +77,32 @@ typedef struct banter_io {
 /** Which device computes. */
 typedef int32_t banter_backend;
 enum {
-  BANTER_BACKEND_AUTO = 0, /**< The fastest that works here. */
+  BANTER_BACKEND_AUTO = 0, /**< The fastest that works here: CUDA, or else the CPU. banter_model_info tells which, and
+                              why. */
   BANTER_BACKEND_CPU = 1,
-  BANTER_BACKEND_REFERENCE = 2 /**< Plain float32 loops: slow, for checking. */
+  BANTER_BACKEND_REFERENCE = 2, /**< Plain float32 loops: slow, for checking. */
+  BANTER_BACKEND_CUDA = 3       /**< An NVIDIA card, through the library banter_cuda. Where that cannot be, loads end
+                                   with FAILED and the reason. */
 };
+
+/** What a banter_cuda_context refers to. */
+typedef int32_t banter_cuda_context_kind;
+enum {
+  BANTER_CUDA_CONTEXT_EXISTING = 1,      /**< A CUcontext of the game's own. */
+  BANTER_CUDA_CONTEXT_D3D12_QUEUE = 2,   /**< An ID3D12CommandQueue that computing is scheduled with. */
+  BANTER_CUDA_CONTEXT_VULKAN_DEVICE = 3  /**< A VkDevice, likewise. */
+};
+
+/** Makes the CUDA backend compute in, or beside, a context that the game has. Without it the backend makes a context of
+ *  its own, which is right for most games. A kind that backend, driver or system cannot do fails as a missing card does,
+ *  with its reason. */
+typedef struct banter_cuda_context {
+  uint32_t struct_size;
+  banter_cuda_context_kind kind;
+  void* handle;                      /**< CUcontext, ID3D12CommandQueue* or VkDevice. Must live longer than the engine. */
+  void* vulkan_queue;                /**< VULKAN_DEVICE: the VkQueue to be scheduled with. Else NULL. */
+  void* vulkan_get_device_proc_addr; /**< VULKAN_DEVICE: the game's vkGetDeviceProcAddr. Else NULL. */
+} banter_cuda_context;
 
 /** What an engine may use of the machine. See banter_engine_config_init(). */
 typedef struct banter_engine_config {
@@ -109,6 +131,11 @@ typedef struct banter_engine_config {
   void* log_user_data;
   uint64_t swap_budget_bytes; /**< For each model: host memory for KV pages that its pool has no room for and that are
                                  cheaper to copy than to compute again. 0: none. */
+  const char* cuda_library_path; /**< File of the library banter_cuda. NULL: libbanter_cuda.so beside this library, or
+                                    beside the program that it is linked into. */
+  int32_t cuda_device;           /**< CUDA's number of the card. -1, which _init sets: the best one. */
+  uint32_t reserved1;            /**< 0. */
+  const banter_cuda_context* cuda_context; /**< NULL: a context of its own. */
 } banter_engine_config;
 
 /** Bits of banter_engine_config::flags. */
@@ -241,6 +268,7 @@ typedef struct banter_model_info {
   uint32_t kv_bytes_per_token; /**< Of the layers with full attention. */
   uint32_t has_chat_template;  /**< 1 or 0. */
   const char* kv_type;         /**< How keys and values are kept: "f16", "bf16", "f32", "int8" or "int4". */
+  const char* backend_reason;  /**< Why it is this backend, a sentence: the card that computes, or why none does. */
 } banter_model_info;
 
 /* ------------------------------------------------------------------ sampling */

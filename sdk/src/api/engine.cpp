@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 
 #include "api/arguments.h"
 #include "api/guard.h"
@@ -28,7 +29,42 @@ banter_result check_range(const char* field, T value, T low, T high) noexcept {
               static_cast<long long>(value), static_cast<long long>(low), static_cast<long long>(high));
 }
 
-banter_result read_config(const banter_engine_config* in, banter::engine::EngineConfig& out) noexcept {
+banter_result read_cuda_context(const banter_cuda_context& in, banter_cuda_context& c) noexcept {
+  c = {};
+  if (const banter_result code = banter::api::read_struct("banter_cuda_context", &in, c)) return code;
+  if (c.kind < BANTER_CUDA_CONTEXT_EXISTING || c.kind > BANTER_CUDA_CONTEXT_VULKAN_DEVICE) {
+    return fail(BANTER_ERROR_UNSUPPORTED, "banter_cuda_context.kind is %d; use a BANTER_CUDA_CONTEXT_… constant.",
+                c.kind);
+  }
+  if (c.handle == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_cuda_context.handle is NULL.");
+  const bool wants_vulkan = c.kind == BANTER_CUDA_CONTEXT_VULKAN_DEVICE;
+  if ((c.vulkan_queue != nullptr) != wants_vulkan || (c.vulkan_get_device_proc_addr != nullptr) != wants_vulkan) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_cuda_context needs vulkan_queue and vulkan_get_device_proc_addr with VULKAN_DEVICE, and must "
+                "have NULL there with other kinds.");
+  }
+  return BANTER_OK;
+}
+
+banter_result read_cuda(const banter_engine_config& c, banter::engine::CudaSettings& out) {
+  if (c.reserved1 != 0) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_engine_config.reserved1 must be 0.");
+  if (c.cuda_device < -1) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_engine_config.cuda_device is %d; give -1 for the best card, or CUDA's number of one.",
+                c.cuda_device);
+  }
+  out.device = c.cuda_device;
+  std::string_view path;
+  if (const banter_result code = banter::api::read_text("banter_engine_config.cuda_library_path", c.cuda_library_path,
+                                                        BANTER_ZERO_TERMINATED, path)) {
+    return code;
+  }
+  out.library_path.assign(path);
+  if (c.cuda_context == nullptr) return BANTER_OK;
+  return read_cuda_context(*c.cuda_context, out.context.emplace());
+}
+
+banter_result read_config(const banter_engine_config* in, banter::engine::EngineConfig& out) {
   banter_engine_config c;
   banter_engine_config_init(&c, sizeof c);
   if (in != nullptr) {
@@ -38,10 +74,9 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
                 "banter_engine_config.flags has unknown bits (0x%x), or reserved0 is not 0.", c.flags & ~kKnownFlags);
   }
-  if (c.backend < BANTER_BACKEND_AUTO || c.backend > BANTER_BACKEND_REFERENCE) {
+  if (c.backend < BANTER_BACKEND_AUTO || c.backend > BANTER_BACKEND_CUDA) {
     return fail(BANTER_ERROR_UNSUPPORTED,
-                "banter_engine_config.backend is %d; this build has AUTO (0), CPU (1) and "
-                "REFERENCE (2).",
+                "banter_engine_config.backend is %d; there are AUTO (0), CPU (1), REFERENCE (2) and CUDA (3).",
                 c.backend);
   }
   if (const auto code = check_range("thread_count", c.thread_count, 1, kMostThreads)) return code;
@@ -53,6 +88,7 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
   if ((c.alloc == nullptr) != (c.free == nullptr)) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_engine_config needs both alloc and free, or neither.");
   }
+  if (const banter_result code = read_cuda(c, out.cuda)) return code;
   out.backend = c.backend;
   out.thread_count = c.thread_count;
   out.affinity_mask = c.affinity_mask;
@@ -74,7 +110,9 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
 extern "C" {
 
 void BANTER_CALL banter_engine_config_init(banter_engine_config* config, size_t struct_size) {
-  banter::api::write_defaults(banter_engine_config{}, config, struct_size);
+  banter_engine_config defaults = {};
+  defaults.cuda_device = -1;
+  banter::api::write_defaults(defaults, config, struct_size);
 }
 
 banter_result BANTER_CALL banter_engine_create(uint32_t api_version, const banter_engine_config* config,

@@ -25,6 +25,21 @@ Error out_of_memory(uint64_t bytes, const char* what) {
                                           " MiB of " + what + "; use a smaller model or free memory."};
 }
 
+/** What stands where in a page: drawn in cache-inl.h. */
+ops::KvLayout page_layout(const ops::KvGeometry& geometry) {
+  const auto tokens = static_cast<size_t>(geometry.page_tokens);
+  const auto scales = static_cast<size_t>(ops::kv_scales(geometry.type, geometry.head_dim));
+  const size_t vector = ops::kv_vector_bytes(geometry.type, geometry.head_dim) - 2 * scales;
+  const size_t unit = std::max<size_t>(ops::kv_bytes_of_16(geometry.type) / 16, 1);  // INT4: two dimensions
+  ops::KvLayout layout;
+  auto& [keys, values] = layout.regions;
+  keys.values = {.offset = 0, .runs = vector / unit, .run_bytes = unit, .token_step = unit, .run_step = unit * tokens};
+  keys.scales = {.offset = vector * tokens, .runs = scales, .run_bytes = 2, .token_step = 2, .run_step = 2 * tokens};
+  values.values = {.offset = 0, .runs = 1, .run_bytes = vector, .token_step = vector};
+  values.scales = {.offset = vector * tokens, .runs = 1, .run_bytes = 2 * scales, .token_step = 2 * scales};
+  return layout;
+}
+
 class CpuBackend final : public ops::Backend {
  public:
   CpuBackend(ThreadPool& pool, const Kernels& kernels)
@@ -53,6 +68,9 @@ class CpuBackend final : public ops::Backend {
   }
   bool is_host_memory() const override { return true; }
   bool supports(ops::KvType) const override { return true; }
+  std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override {
+    return page_layout(geometry);
+  }
   Result<void> copy_to_host(void* host, const void* device, size_t bytes) override {
     if (bytes != 0) std::memcpy(host, device, bytes);
     return {};
@@ -61,6 +79,8 @@ class CpuBackend final : public ops::Backend {
     if (bytes != 0) std::memcpy(device, host, bytes);
     return {};
   }
+
+  Result<void> copy(void* to, const void* from, size_t bytes) override { return copy_from_host(to, from, bytes); }
 
   void set_upload_progress(UploadProgress progress) override { progress_ = std::move(progress); }
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,

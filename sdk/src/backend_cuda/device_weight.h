@@ -24,10 +24,10 @@
 
 namespace banter::cuda {
 
-class DeviceWeight final : public ops::Weight {
+class DeviceWeight : public ops::Weight {
  public:
   ops::FormId form = ops::FormId::kF32;
-  const uint8_t* panels = nullptr;  // device memory that the backend owns
+  const uint8_t* panels = nullptr;  // device memory, owned by whoever made the weight
   size_t panel_bytes = 0;
 
   int64_t panel_count() const { return (rows + ops::kPanelRows - 1) / ops::kPanelRows; }

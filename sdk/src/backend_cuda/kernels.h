@@ -42,29 +42,19 @@ struct QuantisedRows {
   int32_t capacity = 0;  // rows that there is room for, even
 };
 
-/** Bytes that hold `which` forms of up to `rows` rows, and the forms laid out in such memory (16-byte aligned). */
-struct QuantisedForms {
-  bool int8 = false, half = false, bfloat = false;
-};
-size_t quantised_bytes(QuantisedForms which, int32_t rows, int64_t cols);
-QuantisedRows quantised_in(std::byte* memory, QuantisedForms which, int32_t rows, int64_t cols);
-/** The form that products with weights of `form` read; none for F32, which reads the floats. */
-QuantisedForms form_read_by(ops::FormId form);
-
 // ------------------------------------------------------------------------------------------------ row_kernels.cu
 
 cudaError_t embed(const StepView& step, int32_t rows, const DeviceWeight& table, float scale, float* out,
                   cudaStream_t stream);
 
-/** As ops::NormParams; row_offset is the step's row of row 0 (a layer's tail may begin at a later row). Also writes the
- *  forms of `out` that `quantised` names. */
-cudaError_t norm(const StepView& step, const ops::NormParams& params, int32_t row_offset,
-                 const QuantisedRows& quantised, cudaStream_t stream);
+/** As ops::NormParams. Also writes the forms of `out` that `quantised` names. */
+cudaError_t norm(const StepView& step, const ops::NormParams& params, const QuantisedRows& quantised,
+                 cudaStream_t stream);
 
 /** The forms of x [rows][cols] that `out` names. `row_indices` not null: of rows row_indices[i] (device memory), i below
- *  StepView::counts->logit_rows; else of x's rows, row i being the step's row row_offset + i. */
-cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, int32_t row_offset,
-                     const int32_t* row_indices, const QuantisedRows& out, cudaStream_t stream);
+ *  StepView::counts->logit_rows. */
+cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, const int32_t* row_indices,
+                     const QuantisedRows& out, cudaStream_t stream);
 
 /** As ops::RopeKvParams. */
 struct RopeKvArgs {
@@ -96,9 +86,9 @@ struct AttentionArgs {
   float scale;
   float softcap;
   DevicePages kv;
-  DevicePages recent;  // page_stride 0: none
-  float* partials;     // see attention_partial_floats()
-  int32_t splits;      // of the longest row; at least 1
+  DevicePages recent;               // page_stride 0: none
+  float* partials;                  // see attention_partial_floats()
+  int32_t splits;                   // of the longest row; at least 1
   int32_t tile_rows = kTileTokens;  // of the largest tile: 1 where all tiles are single rows, as in decode
 };
 /** Keys of a split: a row's keys are cut at multiples of this position, each part is computed for itself, and the parts
@@ -115,10 +105,11 @@ cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& 
 
 /** y[r] = W x[r] + bias for up to three weights that read the same rows. */
 struct LinearArgs {
-  const float* x;  // [rows][cols]: F32 weights read it
-  QuantisedRows quantised;
-  int32_t rows, row_offset;  // as in norm()
-  bool logit_rows;           // rows are counted by StepView::counts->logit_rows, from 0
+  const float* x;           // [rows][cols]: F32 weights read it, and BF16 below compute capability 8.0
+  QuantisedRows quantised;  // the form that each weight reads: int8, half, bfloat; none for F32
+  int32_t rows;
+  // Rows are counted by StepView::counts->logit_rows, from 0; then `x` is the step's, read at StepView::logit_rows.
+  bool logit_rows;
   int32_t targets;
   const DeviceWeight* weights[3];
   const float* biases[3];  // null: none
@@ -133,10 +124,11 @@ struct GatedArgs {
   const DeviceWeight* up;
   const float* x;
   QuantisedRows quantised;
-  int32_t rows, row_offset;
+  int32_t rows;
   ops::Activation activation;
   float* out;      // [rows][ff]
-  float* scratch;  // [rows][ff], for forms that need the two products first
+  float* scratch;  // [rows][ff], unless rows <= 8 and both weights are of one form
+  QuantisedRows quantised_out;
 };
 cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, cudaStream_t stream);
 

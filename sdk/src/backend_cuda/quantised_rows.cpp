@@ -1,5 +1,4 @@
-// Where the forms of activations stand in a buffer (QuantisedRows of kernels.h).
-#include "backend_cuda/kernels.h"
+#include "backend_cuda/quantised_rows.h"
 
 namespace banter::cuda {
 namespace {
@@ -57,8 +56,11 @@ QuantisedRows quantised_in(std::byte* memory, QuantisedForms which, int32_t rows
   return result;
 }
 
-QuantisedForms form_read_by(ops::FormId form) {
-  return {.int8 = ops::is_quantised(form), .half = form == ops::FormId::kF16, .bfloat = form == ops::FormId::kBF16};
+QuantisedForms forms_read_by(ops::FormId form, const DeviceLimits& device) {
+  // Compute capability 8.0 brought bfloat16 to the matrix instructions; before, such products read the floats.
+  return {.int8 = ops::is_quantised(form),
+          .half = form == ops::FormId::kF16,
+          .bfloat = form == ops::FormId::kBF16 && device.compute_capability >= 80};
 }
 
 }  // namespace banter::cuda

@@ -9,8 +9,6 @@
 
 namespace banter::cuda {
 
-inline constexpr int kMaxSlabs = 128;
-
 /** A sequence of the step, as ops::StepSequence. */
 struct DeviceSequence {
   int32_t first_row, rows, position;
@@ -43,12 +41,11 @@ struct StepView {
   const DeviceSequence* sequences;  // [sequences]
   const AttentionTile* tiles;       // [tiles]
   const int32_t* tables;            // page tables one after another
-  std::byte* const* slabs;          // [kMaxSlabs] of the pool that the step uses
 };
 
 /** Pages of a KV group as kernels see them: ops::KvPages with its slabs on the device. */
 struct DevicePages {
-  std::byte* const* slabs = nullptr;  // StepView::slabs
+  std::byte* const* slabs = nullptr;  // device array, part of the step's data
   size_t page_stride = 0;
   int32_t slab_shift = 0;  // log2 of the pages of a slab
   int32_t group = 0;

@@ -6,6 +6,7 @@
 
 #include "banter/types.h"
 #include "dialogue/turn.h"
+#include "engine/backend_loader.h"
 #include "engine/blob.h"
 #include "engine/command_queue.h"
 #include "engine/event_queue.h"
@@ -32,6 +33,7 @@ struct EngineConfig {
   uint64_t text_buffer_bytes = 1 << 20;
   int32_t step_tokens = 256;
   uint64_t swap_budget_bytes = 0;
+  CudaSettings cuda;
   HostAllocator host;
   Log log;
 };

@@ -73,6 +73,8 @@ void EngineThread::start_load(ModelObject& model) {
   const EngineConfig& config = channels_.config;
   LoadSettings& settings = model.settings;
   settings.backend = config.backend;
+  settings.cuda = config.cuda;
+  settings.log = config.log;
   settings.threads.threads = config.thread_count > 0 ? config.thread_count : default_thread_count();
   settings.threads.affinity_mask = config.affinity_mask;
   settings.threads.low_priority = config.low_priority;
@@ -131,6 +133,7 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
   model.name = m.display_name();
   model.architecture = m.hyperparameters().architecture;
   model.backend = loaded->backend->name();
+  model.backend_reason = std::move(loaded->backend_reason);
   model.tokenizer = &m.tokenizer();
   banter_model_info& info = model.info;
   info.struct_size = sizeof info;
@@ -144,10 +147,12 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
   info.kv_bytes_per_token = loaded->kv_bytes_per_token;
   info.has_chat_template = loaded->format->has_template() ? 1 : 0;
   info.kv_type = ops::kv_type_name(m.kv_type());
-  channels_.config.log.write(
-      BANTER_LOG_INFO, model.name + " is ready on " + model.backend + ": " + std::to_string(info.weight_bytes >> 20) +
-                           " MiB of weights, " + std::to_string(info.kv_pool_bytes >> 20) +
-                           " MiB for conversations of up to " + std::to_string(info.context_tokens) + " tokens.");
+  info.backend_reason = model.backend_reason.c_str();
+  channels_.config.log.write(BANTER_LOG_INFO,
+                             model.name + " is ready on " + model.backend + " (" + model.backend_reason +
+                                 "): " + std::to_string(info.weight_bytes >> 20) + " MiB of weights, " +
+                                 std::to_string(info.kv_pool_bytes >> 20) + " MiB for conversations of up to " +
+                                 std::to_string(info.context_tokens) + " tokens.");
   if (!loaded->warning.empty()) channels_.config.log.write(BANTER_LOG_WARNING, loaded->warning);
 
   Figures& figures = channels_.figures;

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "backend_cpu/cpu_backend.h"
 #include "base/byte_source.h"
 #include "engine/host_io.h"
 #include "formats/gguf.h"
-#include "ops/reference.h"
 
 namespace banter::engine {
 namespace {
@@ -31,11 +29,6 @@ Result<formats::Gguf> open(const LoadSource& source) {
   }
   if (source.io) return open_host_gguf(*source.io, source.path);
   return formats::Gguf::open(source.path);
-}
-
-Result<std::unique_ptr<ops::Backend>> make_backend(banter_backend backend, ThreadPool& threads) {
-  if (backend == BANTER_BACKEND_REFERENCE) return ops::create_reference_backend(threads);
-  return cpu::create_backend(threads, cpu::best_isa());
 }
 
 uint64_t tensor_bytes(const formats::Gguf& file) {
@@ -102,6 +95,56 @@ Result<void> create_pool(LoadedModel& loaded, const LoadSettings& settings) {
   return {};
 }
 
+/** Whether another backend may do what ended with this: the device is full, fails, or lacks a type. */
+bool is_for_another_backend(banter_result code) {
+  const banter_result kind = banter_result_class(code);
+  return code != BANTER_ERROR_BUDGET_EXCEEDED &&
+         (kind == BANTER_ERROR_OUT_OF_MEMORY || kind == BANTER_ERROR_BACKEND || kind == BANTER_ERROR_UNSUPPORTED);
+}
+
+/** Everything of the model but its threads, which must outlive it. */
+Result<std::unique_ptr<LoadedModel>> load_on(BackendChoice backend, const formats::Gguf& file,
+                                             const LoadSettings& settings, const model::LoadProgress& progress) {
+  auto loaded = std::make_unique<LoadedModel>();
+  loaded->backend = std::move(backend.backend);
+  loaded->backend_reason = std::move(backend.reason);
+
+  model::LoadOptions options;
+  options.context_length = settings.context_tokens;
+  options.max_rows = settings.step_tokens;
+  options.max_logit_rows = std::min(settings.step_tokens, settings.max_sequences);
+  options.kv_type = settings.kv_type;
+  auto model = model::Model::load(file, *loaded->backend, options, progress);
+  if (!model) return model.error();
+  loaded->model = std::move(*model);
+  loaded->chunk_tokens = loaded->model->max_rows();
+  auto fingerprint = model::fingerprint_of(file, *loaded->model);
+  if (!fingerprint) return fingerprint.error();
+  loaded->fingerprint = std::move(*fingerprint);
+
+  auto format =
+      dialogue::ChatFormat::create(loaded->model->tokenizer(), settings.chat_template, loaded->model->chat_template());
+  if (!format) return format.error();
+  loaded->format = std::move(*format);
+  if (Result<void> made = create_pool(*loaded, settings); !made) return made.error();
+  if (!loaded->format->template_problem().empty()) {
+    loaded->warning += "The model's chat template is not used: " + loaded->format->template_problem();
+  }
+
+  const text::Tokenizer& tokenizer = loaded->model->tokenizer();
+  for (size_t id = 0; id < tokenizer.size(); ++id) {
+    if (tokenizer.is_unused(static_cast<text::TokenId>(id))) {
+      loaded->unused_tokens.push_back(static_cast<text::TokenId>(id));
+    }
+  }
+  // Rows of the head behind the vocabulary (padding of the matrix) name no token either.
+  for (auto id = static_cast<int32_t>(tokenizer.size()); id < loaded->model->hyperparameters().vocabulary; ++id) {
+    loaded->unused_tokens.push_back(id);
+  }
+  loaded->workspace = sampling::make_workspace();
+  return loaded;
+}
+
 }  // namespace
 
 int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk) {
@@ -128,47 +171,21 @@ Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const 
                      " of the engine's memory budget are left; raise memory_budget_bytes or choose a smaller model."};
   }
 
-  auto loaded = std::make_unique<LoadedModel>();
   auto threads = ThreadPool::create(settings.threads);
   if (!threads) return threads.error();
-  loaded->threads = std::move(*threads);
-  auto backend = make_backend(settings.backend, *loaded->threads);
+  const uint64_t limit = settings.memory_left == UINT64_MAX ? 0 : settings.memory_left;
+  auto backend = choose_backend(settings.backend, settings.cuda, **threads, limit, settings.log);
   if (!backend) return backend.error();
-  loaded->backend = std::move(*backend);
-
-  model::LoadOptions options;
-  options.context_length = settings.context_tokens;
-  options.max_rows = settings.step_tokens;
-  options.max_logit_rows = std::min(settings.step_tokens, settings.max_sequences);
-  options.kv_type = settings.kv_type;
-  auto model = model::Model::load(*file, *loaded->backend, options, progress);
-  if (!model) return model.error();
-  loaded->model = std::move(*model);
-  loaded->chunk_tokens = loaded->model->max_rows();
-  auto fingerprint = model::fingerprint_of(*file, *loaded->model);
-  if (!fingerprint) return fingerprint.error();
-  loaded->fingerprint = std::move(*fingerprint);
-
-  auto format =
-      dialogue::ChatFormat::create(loaded->model->tokenizer(), settings.chat_template, loaded->model->chat_template());
-  if (!format) return format.error();
-  loaded->format = std::move(*format);
-  if (Result<void> made = create_pool(*loaded, settings); !made) return made.error();
-  if (!loaded->format->template_problem().empty()) {
-    loaded->warning += "The model's chat template is not used: " + loaded->format->template_problem();
+  const bool may_change = settings.backend == BANTER_BACKEND_AUTO && backend->is_cuda;
+  auto loaded = load_on(std::move(*backend), *file, settings, progress);
+  if (!loaded && may_change && is_for_another_backend(loaded.error().code)) {
+    std::string reason = "CUDA is not used: " + loaded.error().message;
+    settings.log.write(BANTER_LOG_WARNING, reason);
+    backend = create_cpu_backend(**threads, std::move(reason));
+    if (!backend) return backend.error();
+    loaded = load_on(std::move(*backend), *file, settings, progress);
   }
-
-  const text::Tokenizer& tokenizer = loaded->model->tokenizer();
-  for (size_t id = 0; id < tokenizer.size(); ++id) {
-    if (tokenizer.is_unused(static_cast<text::TokenId>(id))) {
-      loaded->unused_tokens.push_back(static_cast<text::TokenId>(id));
-    }
-  }
-  // Rows of the head behind the vocabulary (padding of the matrix) name no token either.
-  for (auto id = static_cast<int32_t>(tokenizer.size()); id < loaded->model->hyperparameters().vocabulary; ++id) {
-    loaded->unused_tokens.push_back(id);
-  }
-  loaded->workspace = sampling::make_workspace();
+  if (loaded) (*loaded)->threads = std::move(*threads);
   return loaded;
 }
 

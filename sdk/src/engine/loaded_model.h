@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "dialogue/chat_format.h"
+#include "engine/backend_loader.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_index.h"
 #include "model/fingerprint.h"
@@ -30,6 +31,8 @@ struct LoadSource {
 
 struct LoadSettings {
   banter_backend backend = BANTER_BACKEND_AUTO;
+  CudaSettings cuda;
+  Log log;
   ThreadPoolConfig threads;
   int32_t step_tokens = 256;
   int32_t max_sequences = 64;      // that want a token in one step
@@ -59,6 +62,7 @@ struct LoadedModel {
   uint64_t kv_bytes = 0;
   uint32_t kv_bytes_per_token = 0;  // of the layers with full attention
   model::Fingerprint fingerprint;   // for snapshots
+  std::string backend_reason;       // why it is this backend
   std::string warning;              // for the log, "" when all is well
 };
 
@@ -66,7 +70,8 @@ struct LoadedModel {
 int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk);
 
 /** Loads; may take long. `progress` is called on this thread, see model::LoadProgress.
- *  Errors: those of Gguf::open, Model::load, PagePool::create and ChatFormat::create, and BUDGET_EXCEEDED. */
+ *  Errors: those of Gguf::open, Model::load, PagePool::create and ChatFormat::create, BUDGET_EXCEEDED, and
+ *  those of choose_backend(). With BANTER_BACKEND_AUTO a model that the card cannot take goes to the processor. */
 Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const LoadSettings& settings,
                                                 const model::LoadProgress& progress);
 

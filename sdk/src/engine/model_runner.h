@@ -74,12 +74,12 @@ class ModelRunner {
   void guess();
   static void forget_guesses(Generation& generation);
   bool find_draft();
-  void check_guesses(Generation& generation, const model::Chunk& chunk, std::span<float> logits, uint64_t now);
+  void check_guesses(Generation& generation, const model::Chunk& chunk, int32_t first_row, uint64_t now);
   bool waits_for_twin(const Generation& generation) const;
   void fail_batch(const Error& error);
-  void after_step(std::span<float> logits, uint64_t started_ns);
+  void after_step(uint64_t started_ns);
   void note_step(const StepFigures& step);
-  void next_token(Generation& generation, std::span<float> logits, uint64_t now);
+  void next_token(Generation& generation, int32_t row, uint64_t now);
   /** The reply's next token is known, and what it means is done. */
   void append(Generation& generation, text::TokenId token);
   void act_on(Generation& generation, const dialogue::Verdict& verdict, bool nothing_to_choose);

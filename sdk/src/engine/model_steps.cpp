@@ -30,12 +30,12 @@ bool ModelRunner::step(uint64_t allowance_ns) {
   while (batch_.chunks.empty() && plan_without_refused()) build_batch();
   if (batch_.chunks.empty()) return false;
   ++step_;
-  auto logits = loaded_->model->forward(*loaded_->pool, batch_);
+  const Result<int32_t> ran = loaded_->model->forward_best(*loaded_->pool, batch_);
   channels_.figures.steps.fetch_add(1, std::memory_order_relaxed);
-  if (!logits) {
-    fail_batch(logits.error());
+  if (!ran) {
+    fail_batch(ran.error());
   } else {
-    after_step(*logits, started);
+    after_step(started);
   }
   channels_.figures.busy_ns.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return true;
@@ -241,11 +241,10 @@ void ModelRunner::fail_batch(const Error& error) {
   }
 }
 
-void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
+void ModelRunner::after_step(uint64_t started_ns) {
   const uint64_t now = now_ns();
-  const auto vocabulary = static_cast<size_t>(loaded_->model->hyperparameters().vocabulary);
   uint64_t prefilled = 0, decoded = 0, rejected = 0;
-  size_t row = 0;
+  int32_t row = 0;
   for (size_t i = 0; i < batch_generations_.size(); ++i) {
     Generation& generation = *batch_generations_[i];
     const model::Chunk& chunk = batch_.chunks[i];
@@ -260,12 +259,11 @@ void ModelRunner::after_step(std::span<float> logits, uint64_t started_ns) {
     if (chunk.logits == model::LogitRows::kNone) continue;
     if (is_checking) {
       const uint32_t accepted = generation.accepted_tokens;
-      check_guesses(generation, chunk, logits.subspan(row * vocabulary, chunk.tokens.size() * vocabulary), now);
-      row += chunk.tokens.size();
+      check_guesses(generation, chunk, row, now);
+      row += static_cast<int32_t>(chunk.tokens.size());
       rejected += chunk.tokens.size() - 1 - (generation.accepted_tokens - accepted);
     } else {
-      next_token(generation, logits.subspan(row * vocabulary, vocabulary), now);
-      ++row;
+      next_token(generation, row++, now);
     }
     if (generation.state == Generation::State::kFinished) ended_.push_back(&generation);
   }

@@ -5,7 +5,7 @@
 
 namespace banter::engine {
 
-void ModelRunner::next_token(Generation& generation, std::span<float> logits, uint64_t now) {
+void ModelRunner::next_token(Generation& generation, int32_t row, uint64_t now) {
   dialogue::Reply& reply = *generation.reply;
   std::span<const text::TokenId> banned = loaded_->unused_tokens;
   if (const auto now_banned = reply.banned_tokens(); !now_banned.empty()) {
@@ -14,7 +14,7 @@ void ModelRunner::next_token(Generation& generation, std::span<float> logits, ui
     banned = banned_;
   }
   const uint64_t position = sampling::draw_position(generation.reply_tokens.size(), reply.rollbacks());
-  const text::TokenId token = generation.sampler->sample(logits, banned, position);
+  const text::TokenId token = generation.sampler->sample(loaded_->model->logit_row(row), banned, position);
   if (token < 0) return act_on(generation, reply.dead_end(generation.out_text), true);
 
   if (generation.first_token_ns == 0) {
@@ -38,16 +38,15 @@ void ModelRunner::append(Generation& generation, text::TokenId token) {
   act_on(generation, generation.reply->push(token, generation.out_text), false);
 }
 
-/** Row i of `logits` tells what comes after the chunk's first i + 1 tokens. Tokens are chosen as ever; as long as each is
+/** Row `first_row` + i of the logits tells what comes after the chunk's first i + 1 tokens. Tokens are chosen as ever; as long as each is
  *  what was guessed, the next row counts too. */
-void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chunk, std::span<float> logits,
-                                uint64_t now) {
-  const size_t rows = chunk.tokens.size(), vocabulary = logits.size() / rows;
+void ModelRunner::check_guesses(Generation& generation, const model::Chunk& chunk, int32_t first_row, uint64_t now) {
+  const size_t rows = chunk.tokens.size();
   const size_t before = generation.reply_tokens.size(), size = generation.tokens.size();
   const int32_t start = generation.cache->length() - static_cast<int32_t>(rows);
   int32_t right = 0;
   for (size_t i = 0; i < rows; ++i) {
-    next_token(generation, logits.subspan(i * vocabulary, vocabulary), now);
+    next_token(generation, first_row + static_cast<int32_t>(i), now);
     const bool went_on = generation.terminal == 0 && generation.reply_tokens.size() == before + i + 1 &&
                          generation.tokens.size() == size + i + 1;
     if (!went_on || i + 1 == rows || generation.tokens.back() != chunk.tokens[i + 1]) break;

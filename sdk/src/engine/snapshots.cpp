@@ -11,16 +11,16 @@ namespace banter::engine {
 namespace {
 
 /** Grows when a page's bytes come to mean something else. */
-constexpr const char* kPagesVersion = "/1";
+constexpr const char* kPagesVersion = "/2";
 
 std::string layout_of(const LoadedModel& loaded) {
   return loaded.backend->name() + kPagesVersion;
 }
 
-/** What of the character's cache goes into its snapshot; nothing where there is less than a page. */
+/** What of the character's cache goes into its snapshot. */
 std::optional<dialogue::SnapshotKv> kv_to_save(const LoadedModel& loaded, const NpcState& state) {
   if (!state.cache || state.cached.size() != static_cast<size_t>(state.cache->length())) return std::nullopt;
-  auto pages = kv::plan_stored_pages(*loaded.pool, *state.cache);
+  auto pages = kv::plan_stored_pages(*loaded.backend, *loaded.pool, *state.cache);
   if (!pages) return std::nullopt;
   dialogue::SnapshotKv kv;
   kv.layout = layout_of(loaded);

@@ -87,7 +87,6 @@ void DraftModel::guess(std::span<Wanted> wanted) {
     if (!prepare(w)) w.most = 0;
     rounds = std::max(rounds, w.most);
   }
-  const auto vocabulary = static_cast<size_t>(draft_.model->hyperparameters().vocabulary);
   for (int32_t round = 0; round < rounds; ++round) {
     const uint64_t start = now_ns();
     batch_.chunks.clear();
@@ -117,14 +116,13 @@ void DraftModel::guess(std::span<Wanted> wanted) {
       }
     }
     if (batch_.chunks.empty()) return;
-    auto logits = draft_.model->forward(*draft_.pool, batch_);
-    if (!logits) return;
-    size_t row = 0;
+    if (!draft_.model->forward_best(*draft_.pool, batch_)) return;
+    int32_t row = 0;
     for (size_t i = 0; i < in_batch_.size(); ++i) {
       if (batch_.chunks[i].logits == model::LogitRows::kNone) continue;
       Generation& generation = *in_batch_[i]->generation;
       if (round == 0) draft_.prefixes->insert(generation.tokens, *generation.draft_cache, ++uses_, true);
-      if (!choose(generation, logits->subspan(row++ * vocabulary, vocabulary))) in_batch_[i]->most = 0;
+      if (!choose(generation, row++)) in_batch_[i]->most = 0;
     }
     if (round > 0 && !in_batch_.empty()) {
       const double ns = static_cast<double>(now_ns() - start) / static_cast<double>(in_batch_.size());
@@ -133,12 +131,12 @@ void DraftModel::guess(std::span<Wanted> wanted) {
   }
 }
 
-bool DraftModel::choose(Generation& generation, std::span<float> logits) {
+bool DraftModel::choose(Generation& generation, int32_t row) {
   const size_t index = generation.reply_tokens.size() + generation.guesses.size();
   for (const text::TokenId guess : generation.guesses) generation.sampler->accept(guess);
-  const text::TokenId token =
-      generation.sampler->sample(logits.first(static_cast<size_t>(target_.model->hyperparameters().vocabulary)),
-                                 target_.unused_tokens, sampling::draw_position(index, generation.reply->rollbacks()));
+  // The sampler leaves aside what the draft's vocabulary has beyond the target's.
+  const text::TokenId token = generation.sampler->sample(draft_.model->logit_row(row), target_.unused_tokens,
+                                                         sampling::draw_position(index, generation.reply->rollbacks()));
   generation.sampler->rollback(static_cast<int32_t>(generation.guesses.size()));
   if (token >= 0) generation.guesses.push_back(token);
   return token >= 0;

@@ -41,7 +41,8 @@ class DraftModel {
   DraftModel(LoadedModel& draft, const LoadedModel& target) : draft_(draft), target_(target) {}
   bool prepare(Wanted& wanted);
   bool add_chunk(kv::SequenceCache& cache, std::span<const text::TokenId> tokens, bool wants_logits);
-  bool choose(Generation& generation, std::span<float> logits);
+  /** Adds the token that the draft's row leads to; false: none. */
+  bool choose(Generation& generation, int32_t row);
 
   LoadedModel& draft_;
   const LoadedModel& target_;

@@ -137,7 +137,6 @@ Result<std::unique_ptr<PagePool>> PagePool::create(ops::Backend& backend, std::v
     view.slab_shift = pool->slab_shift_;
     pool->views_.push_back(view);
   }
-  if (!backend.is_host_memory()) pool->staging_.resize(stride);
   pool->groups_ = std::move(groups);
   if (Result<void> added = pool->add_slabs(pool->pages_in(count * stride)); !added) return added.error();
   return pool;
@@ -233,12 +232,7 @@ void PagePool::release(PageId page) {
 }
 
 Result<void> PagePool::copy_page(PageId from, PageId to) {
-  if (backend_->is_host_memory()) {
-    std::memcpy(address(to), address(from), page_stride());
-    return {};
-  }
-  if (Result<void> read = read_page(from, staging_.data()); !read) return read;
-  return write_page(to, staging_.data());
+  return backend_->copy(address(to), address(from), page_stride());
 }
 
 Result<void> PagePool::read_page(PageId page, std::byte* host) const {

@@ -95,7 +95,6 @@ class PagePool {
   std::vector<ops::KvPages> views_;
   std::vector<int32_t> references_;
   std::vector<PageId> free_;
-  std::vector<std::byte> staging_;  // one page, where the backend's memory is not the host's
 };
 
 /** One sequence's page tables, a table per group. Move-only; returns its pages when destroyed. The pool must outlive it.

@@ -3,41 +3,18 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <string>
 
 namespace banter::kv {
 namespace {
-
-/** Formats whose pages hold all there is to know of their tokens, as plain numbers. */
-bool can_be_stored(ops::KvType type) {
-  return type == ops::KvType::kF16 || type == ops::KvType::kF32;
-}
 
 bool same_shape(const ops::KvGeometry& a, const ops::KvGeometry& b) {
   return a.type == b.type && a.layers == b.layers && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
          a.page_tokens == b.page_tokens;
 }
 
-/** True when no element has all exponent bits set: neither infinite nor not-a-number. */
-template <class Word>
-bool all_finite(std::span<const std::byte> bytes, Word exponent) {
-  constexpr size_t kBlock = 1024;
-  Word words[kBlock];
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t n = std::min(sizeof words, bytes.size() - at) / sizeof(Word);
-    if (n == 0) break;
-    std::memcpy(words, bytes.data() + at, n * sizeof(Word));
-    bool finite = true;
-    for (size_t i = 0; i < n; ++i) finite = finite && (words[i] & exponent) != exponent;
-    if (!finite) return false;
-    at += n * sizeof(Word);
-  }
-  return true;
-}
-
-bool all_finite(ops::KvType type, std::span<const std::byte> bytes) {
-  return type == ops::KvType::kF32 ? all_finite<uint32_t>(bytes, 0x7F800000u) : all_finite<uint16_t>(bytes, 0x7C00u);
+int32_t pages_of(int32_t tokens, int32_t page_tokens) {
+  return static_cast<int32_t>((int64_t{tokens} + page_tokens - 1) / page_tokens);
 }
 
 /** Tokens that any sequence has computed when its oldest pages in use are those of `stored`: growing to it and back
@@ -66,17 +43,33 @@ Result<void> check(const PagePool& pool, const StoredPages& stored, int32_t max_
     const StoredGroup& group = stored.groups[g];
     const GroupSpec& spec = pool.groups()[g];
     const ops::KvGeometry& geometry = pool.pages(static_cast<int32_t>(g)).geometry;
-    if (!can_be_stored(geometry.type) || !same_shape(group.geometry, geometry) || group.window != spec.window) {
+    if (!same_shape(group.geometry, geometry) || group.window != spec.window) {
       return Error{BANTER_ERROR_UNSUPPORTED, "the pages have another format"};
     }
     const int64_t end = int64_t{group.first_page} + group.page_count;
-    const bool whole = stored.tokens % geometry.page_tokens == 0 && end == stored.tokens / geometry.page_tokens;
-    if (group.first_page < 0 || group.page_count < 1 || !whole || (spec.window == 0 && group.first_page != 0)) {
+    const bool ends_there = end == pages_of(stored.tokens, geometry.page_tokens);
+    if (group.first_page < 0 || group.page_count < 1 || !ends_there || (spec.window == 0 && group.first_page != 0)) {
       return Error{BANTER_ERROR_CORRUPT, "the page counts do not fit the tokens"};
     }
     total += group.bytes();  // far below 2^64: pages · page bytes of a slab that exists, a few groups
   }
   if (total != bytes) return Error{BANTER_ERROR_CORRUPT, "the pages' size is not what their counts say"};
+  return {};
+}
+
+/** The pages' contents. `bytes` has stored.bytes() of them. */
+Result<void> check_numbers(const ops::Backend& backend, const StoredPages& stored, std::span<const std::byte> bytes) {
+  size_t at = 0;
+  for (const StoredGroup& group : stored.groups) {
+    const std::optional<ops::KvLayout> layout = backend.kv_layout(group.geometry);
+    if (!layout) return Error{BANTER_ERROR_UNSUPPORTED, "this backend does not take pages from files"};
+    const size_t size = group.geometry.page_bytes();
+    for (int32_t p = 0; p < group.page_count; ++p, at += size) {
+      if (!ops::holds_numbers(group.geometry, *layout, bytes.subspan(at, size))) {
+        return Error{BANTER_ERROR_CORRUPT, "the pages hold what is not a number"};
+      }
+    }
+  }
   return {};
 }
 
@@ -112,22 +105,18 @@ uint64_t StoredPages::bytes() const {
   return total;
 }
 
-std::optional<StoredPages> plan_stored_pages(const PagePool& pool, const SequenceCache& cache) {
-  int64_t step = 1;  // every group's pages are whole at its multiples
-  for (size_t g = 0; g < pool.groups().size(); ++g) {
-    const ops::KvGeometry& geometry = pool.pages(static_cast<int32_t>(g)).geometry;
-    if (!can_be_stored(geometry.type)) return std::nullopt;
-    step = std::lcm(step, int64_t{geometry.page_tokens});
-    if (step > cache.length()) return std::nullopt;
-  }
+std::optional<StoredPages> plan_stored_pages(const ops::Backend& backend, const PagePool& pool,
+                                             const SequenceCache& cache) {
   StoredPages stored;
-  stored.tokens = static_cast<int32_t>(cache.length() / step * step);
+  stored.tokens = cache.length();
+  if (stored.tokens == 0) return std::nullopt;
   for (size_t g = 0; g < pool.groups().size(); ++g) {
     const std::span<const PageId> table = cache.table(static_cast<int32_t>(g));
     StoredGroup group;
     group.geometry = pool.pages(static_cast<int32_t>(g)).geometry;
+    if (!backend.kv_layout(group.geometry)) return std::nullopt;
     group.window = pool.groups()[g].window;
-    const int32_t end = stored.tokens / group.geometry.page_tokens;
+    const int32_t end = pages_of(stored.tokens, group.geometry.page_tokens);
     while (group.first_page < end && table[static_cast<size_t>(group.first_page)] == kNoPage) ++group.first_page;
     group.page_count = end - group.first_page;
     const auto begin = table.begin() + group.first_page;
@@ -154,6 +143,10 @@ Result<void> copy_pages_out(ops::Backend& backend, const PagePool& pool, const S
       const std::byte* const from = pool.pages(static_cast<int32_t>(g)).page(page);
       if (Result<void> copied = backend.copy_to_host(out.data() + at, from, bytes); !copied) return copied;
     }
+    const int32_t last_page_tokens =
+        stored.tokens - (group.first_page + group.page_count - 1) * group.geometry.page_tokens;
+    const std::optional<ops::KvLayout> layout = backend.kv_layout(group.geometry);
+    if (layout) ops::clear_unwritten(group.geometry, *layout, last_page_tokens, out.subspan(at - bytes, bytes));
   }
   return {};
 }
@@ -161,21 +154,14 @@ Result<void> copy_pages_out(ops::Backend& backend, const PagePool& pool, const S
 Result<SequenceCache> copy_pages_in(ops::Backend& backend, PagePool& pool, PrefixIndex& prefixes,
                                     const StoredPages& stored, int32_t max_tokens, std::span<const std::byte> bytes) {
   if (Result<void> ok = check(pool, stored, max_tokens, bytes.size()); !ok) return ok.error();
+  if (Result<void> ok = check_numbers(backend, stored, bytes); !ok) return ok.error();
   int64_t pages = 0;
   for (const StoredGroup& group : stored.groups) pages += group.page_count;
   while (pool.free_pages() < std::min<int64_t>(pages, pool.total_pages()) && prefixes.evict()) {
   }
-  size_t at = 0;
-  for (const StoredGroup& group : stored.groups) {
-    const auto size = static_cast<size_t>(group.bytes());
-    if (!all_finite(group.geometry.type, bytes.subspan(at, size))) {
-      return Error{BANTER_ERROR_CORRUPT, "the pages hold what is not a number"};
-    }
-    at += size;
-  }
   Result<SequenceCache> cache = make_sequence(pool, stored, max_tokens);
   if (!cache) return cache;
-  at = 0;
+  size_t at = 0;
   for (size_t g = 0; g < stored.groups.size(); ++g) {
     const StoredGroup& group = stored.groups[g];
     const size_t size = group.geometry.page_bytes();

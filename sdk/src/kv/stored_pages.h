@@ -25,8 +25,7 @@ struct StoredGroup {
   uint64_t bytes() const { return uint64_t{geometry.page_bytes()} * static_cast<uint64_t>(page_count); }
 };
 
-/** What of a sequence can be stored: a beginning of `tokens` tokens in whole pages of every group, so that no byte is
- *  stored that was never written. */
+/** All pages of a sequence of `tokens` tokens in every group; behind its last token they hold zeros. */
 struct StoredPages {
   int32_t tokens = 0;
   std::vector<StoredGroup> groups;  // in the pool's order
@@ -34,8 +33,9 @@ struct StoredPages {
   uint64_t bytes() const;
 };
 
-/** Nothing where there is less than a page, or where pages of this format do not say everything about their tokens. */
-std::optional<StoredPages> plan_stored_pages(const PagePool& pool, const SequenceCache& cache);
+/** Nothing for an empty sequence, or where the backend says no layout of its pages, or lacks a window's pages. */
+std::optional<StoredPages> plan_stored_pages(const ops::Backend& backend, const PagePool& pool,
+                                             const SequenceCache& cache);
 
 /** Copies the pages into `out`, which has stored.bytes() bytes: group after group, page after page. Errors: BACKEND. */
 Result<void> copy_pages_out(ops::Backend& backend, const PagePool& pool, const SequenceCache& cache,

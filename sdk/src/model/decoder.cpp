@@ -142,9 +142,10 @@ void Decoder::pack(const kv::PagePool& pool, const Batch& batch) {
   }
 }
 
-Result<std::span<float>> Decoder::forward(const kv::PagePool& pool, const Batch& batch) {
-  if (Result<void> ok = check(pool, batch); !ok) return ok.error();
-  if (batch.chunks.empty()) return std::span<float>();
+Result<void> Decoder::run(const kv::PagePool& pool, const Batch& batch, bool best) {
+  if (Result<void> ok = check(pool, batch); !ok) return ok;
+  logit_rows_.clear();
+  if (batch.chunks.empty()) return {};
   pack(pool, batch);
   const int32_t rows = static_cast<int32_t>(tokens_.size());
   backend_.begin_step({.tokens = tokens_, .positions = positions_, .sequences = sequences_});
@@ -162,16 +163,48 @@ Result<std::span<float>> Decoder::forward(const kv::PagePool& pool, const Batch&
                      .row_indices = logit_rows_,
                      .logits = logits_,
                      .softcap = hp_.logit_softcap});
+    if (best) backend_.best_logits();
   }
-  if (Result<void> ran = backend_.end_step(); !ran) return ran.error();
-  const size_t wanted = logit_rows_.size() * static_cast<size_t>(hp_.vocabulary);
-  std::span<float> result(logits_, wanted);
-  if (!backend_.is_host_memory()) {
-    result = std::span<float>(host_logits_.data(), wanted);
-    Result<void> copied = backend_.copy_to_host(result.data(), logits_, wanted * sizeof(float));
-    if (!copied) return copied.error();
-  }
+  if (Result<void> ran = backend_.end_step(); !ran) return ran;
   for (const Chunk& chunk : batch.chunks) chunk.cache->advance(static_cast<int32_t>(chunk.tokens.size()));
+  return {};
+}
+
+Result<std::span<float>> Decoder::fetch(int32_t first_row, int32_t rows) {
+  const auto vocabulary = static_cast<size_t>(hp_.vocabulary);
+  const size_t at = static_cast<size_t>(first_row) * vocabulary, wanted = static_cast<size_t>(rows) * vocabulary;
+  if (backend_.is_host_memory()) return std::span<float>(logits_ + at, wanted);
+  Result<void> copied = backend_.copy_to_host(host_logits_.data() + at, logits_ + at, wanted * sizeof(float));
+  if (!copied) return copied.error();
+  return std::span<float>(host_logits_.data() + at, wanted);
+}
+
+Result<std::span<float>> Decoder::forward(const kv::PagePool& pool, const Batch& batch) {
+  if (Result<void> ran = run(pool, batch, false); !ran) return ran.error();
+  return fetch(0, static_cast<int32_t>(logit_rows_.size()));
+}
+
+Result<int32_t> Decoder::forward_best(const kv::PagePool& pool, const Batch& batch) {
+  if (Result<void> ran = run(pool, batch, backend_.finds_best_logits()); !ran) return ran.error();
+  return static_cast<int32_t>(logit_rows_.size());
+}
+
+sampling::LogitRow Decoder::logit_row(int32_t row) {
+  if (!backend_.finds_best_logits()) {
+    Result<std::span<float>> all = fetch(row, 1);
+    return all ? sampling::LogitRow(*all) : sampling::LogitRow();
+  }
+  const ops::BestLogits best = backend_.best_row(row);
+  sampling::LogitRow result;
+  result.best = best.ids;
+  result.best_logits = best.logits;
+  result.rest = best.rest;
+  result.fetch = [](void* decoder, int32_t index) {
+    Result<std::span<float>> all = static_cast<Decoder*>(decoder)->fetch(index, 1);
+    return all ? *all : std::span<float>();
+  };
+  result.context = this;
+  result.row = row;
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "model/hyperparameters.h"
 #include "model/weights.h"
 #include "ops/backend.h"
+#include "sampling/sampler.h"
 
 namespace banter::model {
 
@@ -25,6 +26,8 @@ class Decoder {
                                                  ops::Backend& backend, int32_t max_rows, int32_t max_logit_rows);
 
   Result<std::span<float>> forward(const kv::PagePool& pool, const Batch& batch);
+  Result<int32_t> forward_best(const kv::PagePool& pool, const Batch& batch);
+  sampling::LogitRow logit_row(int32_t row);
 
  private:
   Decoder(const Hyperparameters& hp, const DecoderWeights& weights, ops::Backend& backend)
@@ -32,6 +35,8 @@ class Decoder {
 
   Result<void> allocate_buffers(int32_t max_rows, int32_t max_logit_rows);
   Result<void> check(const kv::PagePool& pool, const Batch& batch) const;
+  Result<void> run(const kv::PagePool& pool, const Batch& batch, bool best);
+  Result<std::span<float>> fetch(int32_t first_row, int32_t rows);
   void pack(const kv::PagePool& pool, const Batch& batch);
   void run_layer(const kv::PagePool& pool, size_t index);
   void run_attention(const kv::PagePool& pool, size_t index);

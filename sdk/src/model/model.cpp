@@ -137,6 +137,14 @@ std::vector<kv::GroupSpec> Model::kv_groups() const {
   return model::kv_groups(impl_->hp, kv_type());
 }
 
+Result<int32_t> Model::forward_best(const kv::PagePool& pool, const Batch& batch) {
+  return impl_->decoder->forward_best(pool, batch);
+}
+
+sampling::LogitRow Model::logit_row(int32_t row) {
+  return impl_->decoder->logit_row(row);
+}
+
 Result<std::span<float>> Model::forward(const kv::PagePool& pool, const Batch& batch) {
   return impl_->decoder->forward(pool, batch);
 }

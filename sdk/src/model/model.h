@@ -15,6 +15,7 @@
 #include "model/hyperparameters.h"
 #include "model/load_progress.h"
 #include "ops/backend.h"
+#include "sampling/sampler.h"
 #include "text/tokenizer.h"
 
 namespace banter::model {
@@ -67,6 +68,10 @@ class Model {
    *  After an error no cache has advanced.
    *  Errors: INVALID_ARGUMENT (too many rows, token out of range, cache not reserved), CONTEXT_FULL, BACKEND. */
   Result<std::span<float>> forward(const kv::PagePool& pool, const Batch& batch);
+  /** The same for samplers: logits of a device stay there, but for the best. @returns the number of logit rows */
+  Result<int32_t> forward_best(const kv::PagePool& pool, const Batch& batch);
+  /** Row `row` of the last forward_best(), valid until the next call of either. */
+  sampling::LogitRow logit_row(int32_t row);
 
  private:
   Model();

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,32 +27,13 @@
 #include "base/result.h"
 #include "formats/tensor_type.h"
 #include "ops/kv_format.h"
+#include "ops/kv_layout.h"
 
 namespace banter::ops {
 
 using formats::TensorType;
 
 inline constexpr int kMaxKvGroups = 8;
-
-/** What one page of a KV group holds: [layers][K, V][kv_heads], each of page_tokens · kv_vector_bytes() bytes, tightly
- *  packed. How the vectors of a page's tokens (and their scales) stand in these bytes is the backend's own. */
-struct KvGeometry {
-  KvType type = KvType::kF16;
-  int32_t layers = 0;  // layers of this group
-  int32_t kv_heads = 0;
-  int32_t head_dim = 0;     // of K and of V
-  int32_t page_tokens = 0;  // a multiple of 16
-
-  size_t head_bytes() const { return kv_vector_bytes(type, head_dim) * static_cast<size_t>(page_tokens); }
-  size_t bytes_per_token() const {
-    return kv_vector_bytes(type, head_dim) * 2 * static_cast<size_t>(layers) * kv_heads;
-  }
-  size_t page_bytes() const { return bytes_per_token() * static_cast<size_t>(page_tokens); }
-  /** Offset in a page of the first token's vector of a head: `value` 0 = K, 1 = V. */
-  size_t offset(int32_t layer, int value, int32_t head) const {
-    return ((static_cast<size_t>(layer) * 2 + value) * kv_heads + head) * head_bytes();
-  }
-};
 
 /** A KV group's pages. They stand in slabs of 2^slab_shift pages each, so that a pool can grow and shrink; or all in one
  *  (`slabs` null). */
@@ -158,8 +140,8 @@ struct GatedParams {
   Activation activation = Activation::kSilu;
 };
 
-/** Per head: q = rope(norm(q)), k = rope(norm(k)); then k and v go to the cache at each row's position. With quantised
- *  pages q, k and v are rotated before (kv_format.h), and k and v go to `recent`, where given, as well. */
+/** Per head: q = rope(norm(q)), k = rope(norm(k)); then k and v go to the cache at each row's position. With
+ *  quantised pages q, k and v are rotated before (kv_format.h), and k and v go to `recent`, where given, as well. */
 struct RopeKvParams {
   float* q;                       // [rows][heads][head_dim], in place
   const float* k;                 // [rows][kv_heads][head_dim]
@@ -198,6 +180,14 @@ struct LogitsParams {
   float softcap = 0.0f;
 };
 
+/** The best logits of a row: those above `rest`, in any order; nothing that is not finite. Exact. */
+struct BestLogits {
+  std::span<const int32_t> ids;   // at most kMostBestLogits
+  std::span<const float> logits;  // of each id
+  float rest = 0.0f;              // no other logit is above; -inf: there is no other
+};
+inline constexpr int32_t kMostBestLogits = 256;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -211,11 +201,15 @@ class Backend {
   virtual bool is_host_memory() const = 0;
   virtual Result<void> copy_to_host(void* host, const void* device, size_t bytes) = 0;
   virtual Result<void> copy_from_host(void* device, const void* host, size_t bytes) = 0;
+  /** Within the backend's memory; the two do not overlap. Ordered before the ops of the next step. */
+  virtual Result<void> copy(void* to, const void* from, size_t bytes) = 0;
 
   /** Formats of KV pages that rope_kv and attention can work on. */
   virtual bool supports(KvType type) const { return type == KvType::kF16; }
   /** The format a model uses when nobody asks for another. */
   virtual KvType default_kv_type() const { return KvType::kF16; }
+  /** How these pages are laid out, for pages that go to a file. Nothing: they stay in memory. */
+  virtual std::optional<KvLayout> kv_layout(const KvGeometry&) const { return std::nullopt; }
 
   /** Told the fraction of the matrix that is done, [0, 1]; false = give up, upload() then returns CANCELLED. */
   using UploadProgress = std::function<bool(float fraction)>;
@@ -237,6 +231,12 @@ class Backend {
   virtual void rope_kv(const RopeKvParams& params) = 0;
   virtual void attention(const AttentionParams& params) = 0;
   virtual void logits(const LogitsParams& params) = 0;
+  /** Behind logits() of this step: brings the best of each of its rows to the host, for samplers that need no others.
+   *  Only where finds_best_logits(); a backend in host memory has no use for it. */
+  virtual bool finds_best_logits() const { return false; }
+  virtual void best_logits() {}
+  /** Of the i-th row, after end_step() and until the next begin_step(). */
+  virtual BestLogits best_row(int32_t) const { return {}; }
   /** Waits for the step's ops. OK, or the first failure since begin_step(). */
   virtual Result<void> end_step() = 0;
 };

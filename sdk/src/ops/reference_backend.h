@@ -49,8 +49,10 @@ class ReferenceBackend final : public Backend {
   bool is_host_memory() const override { return true; }
   Result<void> copy_to_host(void* host, const void* device, size_t bytes) override;
   Result<void> copy_from_host(void* device, const void* host, size_t bytes) override;
+  Result<void> copy(void* to, const void* from, size_t bytes) override { return copy_from_host(to, from, bytes); }
   bool supports(KvType) const override { return true; }
   KvType default_kv_type() const override { return KvType::kF32; }
+  std::optional<KvLayout> kv_layout(const KvGeometry& geometry) const override;
   void set_upload_progress(UploadProgress progress) override { upload_progress_ = std::move(progress); }
   Result<std::unique_ptr<Weight>> upload(TensorType type, int64_t rows, int64_t cols, std::span<const std::byte> data,
                                          WeightUse use) override;

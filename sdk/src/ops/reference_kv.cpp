@@ -90,6 +90,15 @@ void rotate_hadamard(double* x, int32_t head_dim) {
   }
 }
 
+std::optional<KvLayout> ReferenceBackend::kv_layout(const KvGeometry& geometry) const {
+  const size_t vector = kv_vector_bytes(geometry.type, geometry.head_dim);
+  const size_t scales = 2 * static_cast<size_t>(kv_scales(geometry.type, geometry.head_dim));
+  KvLayout::Region region;
+  region.values = {.offset = 0, .runs = 1, .run_bytes = vector - scales, .token_step = vector};
+  region.scales = {.offset = vector - scales, .runs = 1, .run_bytes = scales, .token_step = vector};
+  return KvLayout{{region, region}};
+}
+
 std::byte* ReferenceBackend::kv_vector(const KvPages& kv, const StepSequence& sequence, int32_t layer, int value,
                                        int32_t head, int32_t t) {
   const KvGeometry& geometry = kv.geometry;

@@ -1,7 +1,10 @@
 // The sampler chain.
 #include "sampling/sampler.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "sampling/dry.h"
 #include "sampling/logit_scan.h"
@@ -42,7 +45,7 @@ class Chain final : public Sampler {
     workspace_->reserve(vocabulary_size_, dry_.window());
   }
 
-  TokenId sample(std::span<float> logits, std::span<const TokenId> banned, uint64_t position) override;
+  TokenId sample(const LogitRow& logits, std::span<const TokenId> banned, uint64_t position) override;
   std::span<const TokenProbability> distribution(std::span<float> logits, std::span<const TokenId> banned,
                                                  uint64_t position) override;
   void accept(TokenId token) override;
@@ -55,10 +58,16 @@ class Chain final : public Sampler {
     return params_.mirostat == 0 && params_.top_k == 0 && params_.typical_p == 1.0f && params_.top_p == 1.0f &&
            params_.min_p == 0.0f && params_.xtc_probability == 0.0f;
   }
-  /** Bias, bans, penalties. */
-  LogitScan adjust(std::span<float> logits, std::span<const TokenId> banned);
+  /** Bias, bans, penalties never raise a logit, and nothing needs more of them than a few: then the best may suffice. */
+  bool best_may_suffice() const;
+  /** The token, where it follows from the row's best; else none. */
+  std::optional<TokenId> sample_best(const LogitRow& row, std::span<const TokenId> banned, const Draws& random);
+  /** Bias, bans, penalties. @returns the logits that tokens have */
+  std::span<float> adjust(std::span<float> logits, std::span<const TokenId> banned);
   /** Fills the workspace's candidates with weights. @returns the sum of weights */
   double filter(LogitScan& scan, double coin);
+  /** The filters behind the first one. `total`: of the candidates' weights, before any was dropped. */
+  double filter_rest(double total, double coin);
   double filter_mirostat(LogitScan& scan);
   /** Top-k, or without it the tokens that the later filters could keep. @returns the sum of weights before any was
    *  dropped */
@@ -80,7 +89,7 @@ class Chain final : public Sampler {
   float surprise_ = 0.0f;
 };
 
-LogitScan Chain::adjust(std::span<float> logits, std::span<const TokenId> banned) {
+std::span<float> Chain::adjust(std::span<float> logits, std::span<const TokenId> banned) {
   logits = logits.first(std::min(logits.size(), vocabulary_size_));
   constexpr float kLargest = std::numeric_limits<float>::max();
   for (const auto& [token, bias] : params_.logit_bias) {
@@ -96,7 +105,7 @@ LogitScan Chain::adjust(std::span<float> logits, std::span<const TokenId> banned
     penalties_.apply(logits);
     dry_.apply(logits, history_, *workspace_);
   }
-  return LogitScan(logits, *workspace_);
+  return logits;
 }
 
 double Chain::first_candidates(LogitScan& scan) {
@@ -134,8 +143,11 @@ double Chain::nucleus_candidates(LogitScan& scan, float floor) {
 }
 
 double Chain::filter(LogitScan& scan, double coin) {
+  return filter_rest(first_candidates(scan), coin);
+}
+
+double Chain::filter_rest(double total, double coin) {
   std::vector<Candidate>& candidates = workspace_->candidates;
-  double total = first_candidates(scan);
   if (params_.typical_p < 1.0f) {
     keep_typical(candidates, params_.typical_p, total, workspace_->selection);
     total = sum_weights(candidates);
@@ -159,12 +171,57 @@ double Chain::filter_mirostat(LogitScan& scan) {
   return set_weights(workspace_->candidates);
 }
 
-TokenId Chain::sample(std::span<float> logits, std::span<const TokenId> banned, uint64_t position) {
-  LogitScan scan = adjust(logits, banned);
+bool Chain::best_may_suffice() const {
+  const auto k = static_cast<size_t>(params_.top_k);
+  if (!greedy() && (params_.mirostat != 0 || k == 0 || k >= vocabulary_size_)) return false;
+  if (params_.repetition_penalty < 1.0f || params_.presence_penalty < 0.0f || params_.frequency_penalty < 0.0f) {
+    return false;
+  }
+  return std::all_of(params_.logit_bias.begin(), params_.logit_bias.end(), [](const auto& b) { return b.second <= 0; });
+}
+
+std::optional<TokenId> Chain::sample_best(const LogitRow& row, std::span<const TokenId> banned, const Draws& random) {
+  // Adjusted in their places in an otherwise empty row; what is not above `rest` any more may rank behind others.
+  const std::span<float> logits(workspace_->sparse.data(), vocabulary_size_);
+  const auto is_token = [&](TokenId id) { return static_cast<size_t>(id) < vocabulary_size_; };
+  for (size_t i = 0; i < row.best.size(); ++i) {
+    if (is_token(row.best[i])) logits[static_cast<size_t>(row.best[i])] = row.best_logits[i];
+  }
+  adjust(logits, banned);
+  std::vector<Candidate>& candidates = workspace_->candidates;
+  candidates.clear();
+  for (const TokenId id : row.best) {
+    if (!is_token(id)) continue;
+    const float logit = std::exchange(logits[static_cast<size_t>(id)], kNoLogit);
+    if (std::isfinite(logit) && logit > row.rest) candidates.push_back({id, logit, 0.0f});
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  const size_t needed = greedy() ? 1 : static_cast<size_t>(params_.top_k);
+  const bool all_are_here = row.rest == kNoLogit && !candidates.empty();
+  if (candidates.size() < needed && !all_are_here) return std::nullopt;
+  if (greedy()) {
+    return std::max_element(candidates.begin(), candidates.end(),
+                            [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; })
+        ->id;
+  }
+  keep_top_k(candidates, needed, workspace_->selection);
+  const double total = filter_rest(set_weights(candidates), random.coin);
+  return candidates[draw(candidates, total, random.token)].id;
+}
+
+TokenId Chain::sample(const LogitRow& row, std::span<const TokenId> banned, uint64_t position) {
   sampled_ = -1;
+  const Draws random = draws(params_.seed, position);
+  std::span<float> all = row.all;
+  if (all.empty()) {
+    if (best_may_suffice()) {
+      if (const std::optional<TokenId> token = sample_best(row, banned, random)) return *token;
+    }
+    if (row.fetch != nullptr) all = row.fetch(row.context, row.row);
+  }
+  LogitScan scan(adjust(all, banned), *workspace_);
   if (scan.empty()) return -1;
   if (greedy()) return scan.argmax();
-  const Draws random = draws(params_.seed, position);
   if (unfiltered()) return scan.draw(params_.temperature, random.token);
   const double total = params_.mirostat != 0 ? filter_mirostat(scan) : filter(scan, random.coin);
   const Candidate& chosen = workspace_->candidates[draw(workspace_->candidates, total, random.token)];
@@ -177,7 +234,7 @@ TokenId Chain::sample(std::span<float> logits, std::span<const TokenId> banned, 
 
 std::span<const TokenProbability> Chain::distribution(std::span<float> logits, std::span<const TokenId> banned,
                                                       uint64_t position) {
-  LogitScan scan = adjust(logits, banned);
+  LogitScan scan(adjust(logits, banned), *workspace_);
   std::vector<TokenProbability>& out = workspace_->probabilities;
   out.clear();
   if (scan.empty()) return out;

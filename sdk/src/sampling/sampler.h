@@ -68,6 +68,23 @@ struct TokenProbability {
   float probability;
 };
 
+/** A model's logits of one position: all of them, or the best, the others on call (a device would have to send them). */
+struct LogitRow {
+  LogitRow() = default;
+  LogitRow(std::span<float> logits) : all(logits) {}     // NOLINT(google-explicit-constructor)
+  LogitRow(std::vector<float>& logits) : all(logits) {}  // NOLINT(google-explicit-constructor)
+
+  std::span<float> all;  // [vocabulary], scratch of the sampler; empty: only the best are here
+  /** All logits above `rest`, in any order, none of them infinite or NaN; no other logit that is a number is above it. */
+  std::span<const TokenId> best;
+  std::span<const float> best_logits;
+  float rest = 0.0f;
+  /** Brings all of them; empty when that failed. */
+  std::span<float> (*fetch)(void* context, int32_t row) = nullptr;
+  void* context = nullptr;
+  int32_t row = 0;
+};
+
 /** Scratch memory of sample(), about 32 bytes per vocabulary entry. Samplers that are used by one thread share one, so
  *  that many requests cost little. Filled with sizes by Sampler::create; never touched by two threads at once. */
 class Workspace;
@@ -88,10 +105,11 @@ class Sampler {
   static Result<std::unique_ptr<Sampler>> create(const SamplingParams& params, int32_t vocabulary_size,
                                                  int32_t max_tokens, std::shared_ptr<Workspace> workspace = nullptr);
   virtual ~Sampler() = default;
-  /** Picks a token. `logits` [vocabulary_size] is scratch: it may be changed. Non-finite logits are treated as -inf.
+  /** Picks a token. Non-finite logits are treated as -inf. Which logits are here changes nothing but the time: where the
+   *  best do not suffice, all are fetched.
    *  @param banned  tokens that must not be chosen now (banned strings, unused tokens, grammar); if nothing is left: -1
    *  @param position  index of the token in the reply: the counter of the random draw */
-  virtual TokenId sample(std::span<float> logits, std::span<const TokenId> banned, uint64_t position) = 0;
+  virtual TokenId sample(const LogitRow& logits, std::span<const TokenId> banned, uint64_t position) = 0;
   /** The probabilities from which sample() with the same arguments would draw (XTC's coin included), tokens ascending;
    *  greedy gives one token. Empty when nothing is left. Valid until the next call on this thread's workspace. */
   virtual std::span<const TokenProbability> distribution(std::span<float> logits, std::span<const TokenId> banned,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "sampling/sampler.h"
@@ -30,6 +31,7 @@ class Workspace {
     grow(block_max, blocks);
     block_order.reserve(blocks);
     grow(block_sum, blocks);
+    sparse.resize(std::max(sparse.size(), vocabulary_size), -std::numeric_limits<float>::infinity());
     if (dry_window > 0) {
       grow(dry_longest, vocabulary_size);
       dry_reversed.reserve(dry_window);
@@ -40,6 +42,7 @@ class Workspace {
   std::vector<Candidate> candidates;  // ids ascending
   std::vector<Candidate> selection;   // copy that selection algorithms may permute
   std::vector<TokenProbability> probabilities;
+  std::vector<float> sparse;         // [vocabulary] all -inf between calls
   std::vector<float> block_max;      // [blocks] largest logit of each block, -inf where there is none
   std::vector<float> block_order;    // [blocks] permuted copy
   std::vector<double> block_sum;     // [blocks]

@@ -1,0 +1,298 @@
+#include "backend_cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backend_cuda/executor.h"
+#include "backend_cuda/graph_cache.h"
+#include "backend_cuda/memory.h"
+#include "backend_cuda/program.h"
+#include "backend_cuda/rope.h"
+#include "backend_cuda/step_upload.h"
+#include "backend_cuda/weight_upload.h"
+
+namespace banter::cuda {
+namespace {
+
+constexpr size_t kCopyBytes = size_t{4} << 20;
+
+const DeviceWeight* device_weight(const ops::Weight* weight) {
+  return static_cast<const DeviceWeight*>(weight);
+}
+
+PagesOp pages_op(const ops::KvPages* pages) {
+  if (pages == nullptr) return {};
+  const ops::KvGeometry& g = pages->geometry;
+  const int32_t shift = pages->slabs == nullptr ? kWholeSlab : pages->slab_shift;
+  return {pages->page_stride, shift, pages->group, g.type, g.layers, g.kv_heads, g.head_dim, g.page_tokens};
+}
+
+class CudaBackend final : public ops::Backend {
+ public:
+  CudaBackend(ThreadPool& pool, const DeviceChoice& choice)
+      : device_(choice.device),
+        name_("cuda/sm_" + std::to_string(choice.compute_capability)),
+        executor_({choice.compute_capability, choice.multiprocessors}),
+        weights_(pool, stream_) {}
+  ~CudaBackend() override { static_cast<void>(cudaSetDevice(device_)); }
+
+  Result<void> create() {
+    if (Result<void> set = here(); !set) return set;
+    if (Result<void> made = stream_.create(); !made) return made;
+    if (Result<void> made = done_.create(); !made) return made;
+    return staging_.allocate(kCopyBytes, "staging");
+  }
+
+  const std::string& name() const override { return name_; }
+
+  Result<void*> allocate(size_t bytes) override {
+    if (Result<void> set = here(); !set) return set.error();
+    DeviceMemory memory;
+    if (Result<void> made = memory.allocate(std::max<size_t>(bytes, 1), "buffers"); !made) return made.error();
+    void* const start = memory.as();
+    allocated_.push_back(std::move(memory));
+    return start;
+  }
+  void deallocate(void* memory) override {
+    if (memory == nullptr) return;
+    static_cast<void>(cudaSetDevice(device_));
+    // A copy of pages may be under way.
+    static_cast<void>(cudaStreamSynchronize(stream_.get()));
+    std::erase_if(allocated_, [&](const DeviceMemory& each) { return each.as<void>() == memory; });
+    graphs_.clear();  // they may name it
+  }
+  bool is_host_memory() const override { return false; }
+  Result<void> copy_to_host(void* host, const void* device, size_t bytes) override;
+  Result<void> copy_from_host(void* device, const void* host, size_t bytes) override;
+  Result<void> copy(void* to, const void* from, size_t bytes) override {
+    if (Result<void> set = here(); !set) return set;
+    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()), "copying pages");
+  }
+
+  bool supports(ops::KvType type) const override { return type != ops::KvType::kF32; }
+
+  std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override;
+
+  void set_upload_progress(UploadProgress progress) override { progress_ = progress; }  // a copy: backend_plugin.h
+  Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
+                                              std::span<const std::byte> data, ops::WeightUse) override {
+    if (Result<void> set = here(); !set) return set.error();
+    return weights_.upload(type, rows, cols, data, progress_);
+  }
+  Result<std::unique_ptr<ops::Rope>> create_rope(ops::RopeSpec spec) override;
+
+  void begin_step(const ops::Step& step) override {
+    step_ = step;
+    program_.clear();
+    pages_.clear();
+    logit_rows_ = {};
+  }
+  void embed(const ops::EmbedParams& p) override {
+    program_.push_back(EmbedOp{device_weight(p.table), p.out, p.scale});
+  }
+  void norm(const ops::NormParams& p) override {
+    program_.push_back(NormOp{p.residual, p.delta, p.delta_norm, p.norm, p.out, counted(p.rows), p.dim, p.epsilon});
+  }
+  void linear(const ops::LinearParams& p) override;
+  void gated(const ops::GatedParams& p) override {
+    program_.push_back(GatedOp{device_weight(p.gate), device_weight(p.up), p.x, p.out, counted(p.rows), p.activation});
+  }
+  void rope_kv(const ops::RopeKvParams& p) override {
+    use(p.kv);
+    use(p.recent);
+    program_.push_back(RopeKvOp{p.q, p.k, p.v, p.q_norm, p.k_norm, p.epsilon, static_cast<const CudaRope*>(p.rope),
+                                p.heads, p.layer, pages_op(p.kv), pages_op(p.recent)});
+  }
+  void attention(const ops::AttentionParams& p) override {
+    use(p.kv);
+    use(p.recent);
+    program_.push_back(
+        AttentionOp{p.q, p.out, p.heads, p.layer, p.window, p.scale, p.softcap, pages_op(p.kv), pages_op(p.recent)});
+  }
+  void logits(const ops::LogitsParams& p) override {
+    logit_rows_ = p.row_indices;
+    program_.push_back(LogitsOp{device_weight(p.head), p.x, p.logits, p.softcap});
+  }
+  bool finds_best_logits() const override { return true; }
+  void best_logits() override {
+    const auto& logits = std::get<LogitsOp>(program_.back());
+    program_.push_back(BestLogitsOp{logits.logits, static_cast<int32_t>(logits.head->rows)});
+  }
+  ops::BestLogits best_row(int32_t i) const override {
+    const BestRow& row = best_.as<const BestRow>()[i];
+    const auto count = static_cast<size_t>(row.count);
+    return {{row.ids, count}, {row.logits, count}, row.rest};
+  }
+  Result<void> end_step() override;
+
+ private:
+  Result<void> here() { return check(cudaSetDevice(device_), "choosing the graphics card"); }
+  int32_t counted(int32_t rows) const { return rows == step_.rows() ? kAllRows : rows; }
+  void use(const ops::KvPages* pages) {
+    if (pages != nullptr) pages_.add(*pages);
+  }
+  bool can_be_graph(const StepShape& shape) const;
+  Result<void> run_step();
+  Result<void> fetch_best();
+
+  const int32_t device_;
+  const std::string name_;
+  Stream stream_;
+  Event done_;
+  PinnedMemory staging_, best_;
+  std::vector<DeviceMemory> allocated_;
+  Executor executor_;
+  StepUpload upload_;
+  GraphCache graphs_;
+  WeightUpload weights_;
+  UploadProgress progress_;
+  int32_t graph_generation_ = 0;
+
+  ops::Step step_;
+  Program program_;
+  PageSources pages_;
+  std::span<const int32_t> logit_rows_;
+};
+
+Result<void> CudaBackend::copy_to_host(void* host, const void* device, size_t bytes) {
+  if (Result<void> set = here(); !set) return set;
+  for (size_t at = 0; at < bytes; at += kCopyBytes) {
+    const size_t now = std::min(kCopyBytes, bytes - at);
+    const auto* const from = static_cast<const std::byte*>(device) + at;
+    Result<void> copied = check(cudaMemcpyAsync(staging_.as(), from, now, cudaMemcpyDeviceToHost, stream_.get()),
+                                "copying from the card");
+    if (copied) copied = check(cudaStreamSynchronize(stream_.get()), "copying from the card");
+    if (!copied) return copied;
+    std::memcpy(static_cast<std::byte*>(host) + at, staging_.as(), now);
+  }
+  return {};
+}
+
+Result<void> CudaBackend::copy_from_host(void* device, const void* host, size_t bytes) {
+  if (Result<void> set = here(); !set) return set;
+  for (size_t at = 0; at < bytes; at += kCopyBytes) {
+    const size_t now = std::min(kCopyBytes, bytes - at);
+    std::memcpy(staging_.as(), static_cast<const std::byte*>(host) + at, now);
+    auto* const to = static_cast<std::byte*>(device) + at;
+    Result<void> copied =
+        check(cudaMemcpyAsync(to, staging_.as(), now, cudaMemcpyHostToDevice, stream_.get()), "copying to the card");
+    if (copied) copied = check(cudaStreamSynchronize(stream_.get()), "copying to the card");
+    if (!copied) return copied;
+  }
+  return {};
+}
+
+/** As kv_device.h says. */
+std::optional<ops::KvLayout> CudaBackend::kv_layout(const ops::KvGeometry& geometry) const {
+  const auto scales = 2 * static_cast<size_t>(ops::kv_scales(geometry.type, geometry.head_dim));
+  const size_t vector = ops::kv_vector_bytes(geometry.type, geometry.head_dim) - scales;
+  const ops::KvLayout::Region region = {.values = {.offset = 0, .runs = 1, .run_bytes = vector, .token_step = vector},
+                                        .scales = {.offset = vector * static_cast<size_t>(geometry.page_tokens),
+                                                   .runs = 1,
+                                                   .run_bytes = scales,
+                                                   .token_step = scales}};
+  return ops::KvLayout{{region, region}};
+}
+
+Result<std::unique_ptr<ops::Rope>> CudaBackend::create_rope(ops::RopeSpec spec) {
+  auto rope = std::make_unique<CudaRope>();
+  rope->pairs = static_cast<int32_t>(spec.inverse_frequency.size());
+  rope->adjacent_pairs = spec.adjacent_pairs;
+  std::vector<float> table;
+  table.reserve(2 * spec.inverse_frequency.size() * static_cast<size_t>(spec.max_positions));
+  for (int32_t p = 0; p < spec.max_positions; ++p) {
+    for (const double frequency : spec.inverse_frequency) {
+      const double angle = p * frequency;
+      table.push_back(static_cast<float>(std::cos(angle) * spec.magnitude));
+      table.push_back(static_cast<float>(std::sin(angle) * spec.magnitude));
+    }
+  }
+  const size_t bytes = table.size() * sizeof(float);
+  if (Result<void> set = here(); !set) return set.error();
+  if (Result<void> made = rope->table.allocate(std::max<size_t>(bytes, 1), "the rotary table"); !made) {
+    return made.error();
+  }
+  if (Result<void> sent = copy_from_host(rope->table.as(), table.data(), bytes); !sent) return sent.error();
+  return std::unique_ptr<ops::Rope>(std::move(rope));
+}
+
+void CudaBackend::linear(const ops::LinearParams& p) {
+  constexpr size_t kMost = std::size(LinearOp{}.weights);
+  for (size_t first = 0; first < p.targets.size(); first += kMost) {
+    LinearOp op{};
+    op.x = p.x;
+    op.rows = counted(p.rows);
+    op.targets = static_cast<int32_t>(std::min(kMost, p.targets.size() - first));
+    for (size_t t = 0; t < static_cast<size_t>(op.targets); ++t) {
+      const ops::LinearTarget& target = p.targets[first + t];
+      op.weights[t] = device_weight(target.weight);
+      op.biases[t] = target.bias;
+      op.ys[t] = target.y;
+    }
+    program_.push_back(op);
+  }
+}
+
+bool CudaBackend::can_be_graph(const StepShape& shape) const {
+  if (!shape.is_decode || graph_rows(shape.rows) == 0) return false;
+  return std::none_of(program_.begin(), program_.end(), [](const Op& op) {
+    const auto all = [](const auto* each) { return each == nullptr || each->rows == kAllRows; };
+    return !all(std::get_if<NormOp>(&op)) || !all(std::get_if<LinearOp>(&op)) || !all(std::get_if<GatedOp>(&op));
+  });
+}
+
+Result<void> CudaBackend::run_step() {
+  if (Result<void> set = here(); !set) return set;
+  const StepShape shape = upload_.measure(step_, logit_rows_);
+  StepShape grid = shape;
+  const bool graph = can_be_graph(shape);
+  if (graph) {
+    grid.rows = grid.logit_rows = grid.tiles = graph_rows(shape.rows);
+    while (grid.splits & (grid.splits - 1)) ++grid.splits;  // powers of two, so that few graphs serve all lengths
+  }
+  if (Result<void> room = executor_.prepare(program_, grid); !room) return room;
+  if (Result<void> sent = upload_.send(step_, logit_rows_, pages_, stream_); !sent) return sent;
+  if (!graph) return executor_.issue(program_, grid, false, upload_, pages_, stream_);
+  const int32_t generation = upload_.generation() + executor_.generation();
+  if (generation != graph_generation_) graphs_.clear();
+  graph_generation_ = generation;
+  return graphs_.run(program_, grid, stream_,
+                     [&] { return executor_.issue(program_, grid, true, upload_, pages_, stream_); });
+}
+
+Result<void> CudaBackend::fetch_best() {
+  if (program_.empty() || !std::holds_alternative<BestLogitsOp>(program_.back())) return {};
+  const size_t bytes = logit_rows_.size() * sizeof(BestRow);
+  if (bytes > best_.bytes()) {
+    if (Result<void> made = best_.allocate(bytes, "the best logits"); !made) return made;
+  }
+  return check(cudaMemcpyAsync(best_.as(), executor_.best_rows(), bytes, cudaMemcpyDeviceToHost, stream_.get()),
+               "fetching the best logits");
+}
+
+Result<void> CudaBackend::end_step() {
+  Result<void> outcome = run_step();
+  if (outcome) outcome = fetch_best();
+  // Waited for in any case: the step's data must not change under kernels that were queued before something failed.
+  Result<void> waited = done_.record(stream_);
+  if (waited) waited = done_.wait();
+  if (outcome) outcome = waited;
+  step_ = {};
+  return outcome;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ops::Backend>> create_backend(ThreadPool& pool, int32_t device) {
+  const Result<DeviceChoice> choice = choose_device(device);
+  if (!choice) return choice.error();
+  auto backend = std::make_unique<CudaBackend>(pool, *choice);
+  if (Result<void> made = backend->create(); !made) return made.error();
+  return std::unique_ptr<ops::Backend>(std::move(backend));
+}
+
+}  // namespace banter::cuda

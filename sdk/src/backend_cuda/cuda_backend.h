@@ -1,0 +1,32 @@
+// The CUDA backend, as ops/backend.h asks for it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "ops/backend.h"
+
+namespace banter::cuda {
+
+/** A card that could compute. */
+struct DeviceChoice {
+  int32_t device = -1;             // CUDA's number of it
+  std::string name;                // "NVIDIA GeForce RTX 4070"
+  int32_t compute_capability = 0;  // 10 · major + minor
+  int32_t multiprocessors = 0;
+  uint64_t memory_bytes = 0;  // of the whole card
+  uint64_t score = 0;         // higher is faster; compare with other devices' only
+};
+
+/** The device asked for (−1: the best one). Errors, each saying what to do: UNSUPPORTED when there is no driver, it is
+ *  older than the runtime we are built with, there is no card, or it is older than compute capability 7.5. */
+Result<DeviceChoice> choose_device(int32_t wanted);
+
+/** @param pool  packs weights; must outlive the backend
+ *  Errors: those of choose_device(), OUT_OF_MEMORY, BACKEND. */
+Result<std::unique_ptr<ops::Backend>> create_backend(ThreadPool& pool, int32_t device);
+
+}  // namespace banter::cuda

@@ -1,0 +1,50 @@
+// Decode steps captured as CUDA graphs: one for each program and grid, so that a step costs one launch.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "backend_cuda/memory.h"
+#include "backend_cuda/program.h"
+#include "backend_cuda/step_upload.h"
+
+namespace banter::cuda {
+
+/** Rows that a decode step's grid is rounded up to; 0: more than graphs are made for. */
+int32_t graph_rows(int32_t rows);
+
+class GraphCache {
+ public:
+  GraphCache() = default;
+  ~GraphCache() { clear(); }
+  GraphCache(const GraphCache&) = delete;
+  GraphCache& operator=(const GraphCache&) = delete;
+
+  /** Runs the program on the stream: the first time through `issue`, which queues its kernels; the second time captured
+   *  through `issue`, and from then on as a graph. Where capturing fails, `issue` serves for good.
+   *  Errors: those of `issue`, BACKEND. */
+  Result<void> run(const Program& program, const StepShape& grid, const Stream& stream,
+                   const std::function<Result<void>()>& issue);
+  /** Drops all graphs: addresses in them are no longer true. */
+  void clear();
+  uint64_t launches() const { return launches_; }
+
+ private:
+  struct Entry {
+    Program program;
+    StepShape grid;
+    cudaGraphExec_t graph = nullptr;
+    int32_t seen = 0;
+    uint64_t last_used = 0;
+  };
+  Entry& entry_of(const Program& program, const StepShape& grid);
+  static Result<void> capture(Entry& entry, const Stream& stream, const std::function<Result<void>()>& issue);
+
+  std::vector<Entry> entries_;
+  uint64_t clock_ = 0, launches_ = 0;
+};
+
+}  // namespace banter::cuda

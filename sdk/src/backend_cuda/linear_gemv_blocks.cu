@@ -1,0 +1,27 @@
+// Few rows times the types whose blocks of 32 columns stand alone. See linear_gemv.h.
+#include "backend_cuda/linear_gemv.h"
+
+namespace banter::cuda {
+
+cudaError_t launch_gemv_blocks(ops::FormId form, const ProductArgs& args, cudaStream_t stream) {
+  switch (form) {
+    case ops::FormId::kQ8_0:
+      return launch_gemv_form<ops::FormId::kQ8_0>(args, stream);
+    case ops::FormId::kQ4_0:
+      return launch_gemv_form<ops::FormId::kQ4_0>(args, stream);
+    case ops::FormId::kQ4_1:
+      return launch_gemv_form<ops::FormId::kQ4_1>(args, stream);
+    case ops::FormId::kQ5_0:
+      return launch_gemv_form<ops::FormId::kQ5_0>(args, stream);
+    case ops::FormId::kQ5_1:
+      return launch_gemv_form<ops::FormId::kQ5_1>(args, stream);
+    case ops::FormId::kIQ4_NL:
+      return launch_gemv_form<ops::FormId::kIQ4_NL>(args, stream);
+    case ops::FormId::kMXFP4:
+      return launch_gemv_form<ops::FormId::kMXFP4>(args, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace banter::cuda

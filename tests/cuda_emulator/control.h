@@ -1,0 +1,99 @@
+// What tests say to the emulated card and learn from it. See README.md.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace banter::cuda_emulator {
+
+enum class FaultKind : uint8_t {
+  kOutOfBounds,       // device memory: outside every allocation, or across the end of one
+  kUseAfterFree,      // device memory that was freed; a double free
+  kHostMemory,        // a kernel touches memory that is neither its stack, shared or device memory nor a constant
+  kDeviceMemory,      // host code touches device memory
+  kWriteToConstant,   // a kernel writes its arguments or a constant
+  kSharedBounds,      // shared memory beyond what the launch gave
+  kMisaligned,        // an access not aligned to its size or type
+  kUninitialised,     // shared memory read before anything was written there
+  kRace,              // shared memory: two threads of a block, at least one writes, nothing orders them
+  kAsyncNotWaited,    // shared memory under an asynchronous copy that was not waited for
+  kDivergentBarrier,  // __syncthreads: not every thread of the block comes to this one
+  kWarpMismatch,      // a warp collective: a lane of the mask is missing, or names another mask or collective
+  kShuffleSource,     // a shuffle reads a lane that takes no part
+  kIndexOutOfBounds,  // an index outside a C++ array; a shift by too much
+  kUnsupported,       // an instruction that this compute capability has not
+  kTrap,              // __trap()
+  kLaunchLimits,      // a launch outside the card's limits
+  kBadHandle,         // a stream, event or graph that does not exist (any more)
+  kPageableMemory,    // an asynchronous copy from or to host memory that is not pinned
+  kInvalidPointer,    // a copy, memset or free whose pointers are not what the call needs
+};
+
+struct Fault {
+  FaultKind kind;
+  std::string kernel;  // its name or address; empty: host code
+  uint32_t block[3] = {0, 0, 0};
+  uint32_t thread[3] = {0, 0, 0};
+  uintptr_t address = 0;  // of the memory, 0: none
+  std::string message;
+};
+const char* to_string(FaultKind kind);
+/** One line: what happened, where. */
+std::string to_string(const Fault& fault);
+
+enum class Order : uint8_t { kForward, kReverse, kShuffled };
+
+struct Config {
+  int devices = 1;
+  cudaError_t count_error = cudaSuccess;  // what cudaGetDeviceCount answers, e.g. cudaErrorInsufficientDriver
+  int driver_version = 13000;
+  int compute_capability = 86;
+  int multiprocessors = 8;
+  size_t memory_bytes = size_t{4} << 30;
+  size_t shared_per_block = 47 * 1024;  // without cudaFuncSetAttribute
+  size_t shared_per_block_optin = 47 * 1024;
+  int threads_per_block = 1024;
+  Order block_order = Order::kForward;  // also that of the warps and lanes of a block
+  uint64_t seed = 1;                    // of kShuffled
+  bool report_pageable_copies = true;   // kPageableMemory
+  bool check_shared_memory = true;      // kUninitialised and kRace
+};
+
+/** Forgets faults, injected failures, a lost device and counters, and sets the card's properties. Allocations, streams
+ *  and so on stay; queued work is dropped. */
+void reset(const Config& config = {});
+const Config& config();
+
+/** Kernel sources were compiled with the hooks that see every memory access; without them (sanitizer builds) only what
+ *  the runtime and the collectives see is found. */
+bool memory_checks();
+
+std::vector<Fault> faults();
+/** The faults so far, which are forgotten: for tests that plant one. A device lost by one works again. */
+std::vector<Fault> take_faults();
+
+/** The n-th runtime call from now (1 = the next) fails: allocations with cudaErrorMemoryAllocation, others with
+ *  cudaErrorLaunchFailure. Calls that release something do so and report failure all the same. sticky: and every call
+ *  after it (a lost device) until reset(). */
+void fail_call(int64_t n, bool sticky = false);
+/** As fail_call, counting allocations of device and pinned memory only. */
+void fail_allocation(int64_t n);
+/** Runtime calls since reset(). */
+int64_t calls_made();
+int64_t launches_made();
+
+/** What exists now: for tests of what a backend gives back. */
+struct Live {
+  size_t device_bytes = 0, pinned_bytes = 0;
+  int device_allocations = 0, pinned_allocations = 0, streams = 0, events = 0, graphs = 0;
+};
+Live live();
+
+/** Operations that were queued and have not run. */
+size_t pending_operations();
+
+}  // namespace banter::cuda_emulator
