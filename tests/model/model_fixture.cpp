@@ -57,6 +57,9 @@ void add_vocabulary(GgufWriter& writer, size_t size) {
 std::vector<std::string> backend_names() {
   std::vector<std::string> names = {"reference"};
   for (const cpu::Isa isa : cpu::available_isas()) names.push_back("cpu/" + std::string(cpu::isa_name(isa)));
+#if defined(BANTER_TEST_CUDA)
+  names.push_back("cuda");
+#endif
   return names;
 }
 
@@ -66,6 +69,9 @@ std::unique_ptr<ops::Backend> create_backend(const std::string& name, ThreadPool
   for (const cpu::Isa isa : cpu::available_isas()) {
     if (name == "cpu/" + std::string(cpu::isa_name(isa))) backend = cpu::create_backend(pool, isa);
   }
+#if defined(BANTER_TEST_CUDA)
+  if (name == "cuda") backend = cuda::create_backend(pool, -1);
+#endif
   EXPECT_TRUE(backend) << backend.error().message;
   return backend ? std::move(*backend) : nullptr;
 }

@@ -18,7 +18,8 @@
 
 namespace banter::test {
 
-/** "reference", and "cpu/<isa>" for every instruction set that this machine has. */
+/** "reference", "cpu/<isa>" for every instruction set that this machine has, and "cuda", emulated or on a card, where the
+ *  build has it. */
 std::vector<std::string> backend_names();
 std::unique_ptr<ops::Backend> create_backend(const std::string& name, ThreadPool& pool);
 /** A name as GoogleTest takes it: letters, digits and underscores. */
