@@ -69,21 +69,22 @@ class KvOnDevice {
       for (auto& table : tables)
         for (int32_t& page : table) page = (page * 37 + 11) % all;
     for (auto& slab : slabs_) slab = DeviceArray<std::byte>(stride_ << shift_, 0xFF);
+    slab_addresses_ = DeviceArray<std::byte*>(std::vector<std::byte*>{slabs_[0].data(), slabs_[1].data()});
     fill_inputs();
   }
 
   /** Runs rope_kv over rows of one step; q becomes what the kernel left. */
   void write(const std::vector<Chunk>& chunks, cuda::RopeKvArgs extra = {}) {
     const StepData data = step_data(chunks);
-    const StepOnDevice step(data.step, {}, slab_addresses());
+    const StepOnDevice step(data.step);
     DeviceArray<float> dq(gather(q, chunks, q_dim())), dk(gather(k, chunks, kv_dim())), dv(gather(v, chunks, kv_dim()));
     extra.q = dq.data();
     extra.k = dk.data();
     extra.v = dv.data();
     extra.heads = shape_.heads;
     extra.layer = kLayer;
-    extra.kv = pages(step.view(), 0);
-    if (shape_.has_recent) extra.recent = pages(step.view(), 1);
+    extra.kv = pages(0);
+    if (shape_.has_recent) extra.recent = pages(1);
     // A grid that was rounded up: rows that do not exist are left alone.
     ASSERT_EQ(cudaSuccess, cuda::rope_kv(step.view(), data.step.rows() + 3, extra, nullptr));
     scatter(dq.read(), chunks, q_dim(), q);
@@ -107,7 +108,7 @@ class KvOnDevice {
   /** Attention of the chunks' rows, as one step: [rows][heads][head_dim]. */
   std::vector<float> attend(const std::vector<Chunk>& chunks, const How& how) {
     const StepData data = step_data(chunks);
-    const StepOnDevice step(data.step, {}, slab_addresses());
+    const StepOnDevice step(data.step);
     const DeviceArray<float> dq(gather(q, chunks, q_dim())), out(dq.size(), 0xFF);
     cuda::AttentionArgs args = {};
     args.q = dq.data();
@@ -117,8 +118,8 @@ class KvOnDevice {
     args.window = how.window;
     args.scale = scale();
     args.softcap = how.softcap;
-    args.kv = pages(step.view(), 0);
-    if (shape_.has_recent) args.recent = pages(step.view(), 1);
+    args.kv = pages(0);
+    if (shape_.has_recent) args.recent = pages(1);
     args.splits = 1;
     args.tile_rows = how.is_large_tile ? cuda::kTileTokens : 1;
     for (const Chunk& chunk : chunks) {
@@ -271,10 +272,9 @@ class KvOnDevice {
     data.step = {data.tokens, data.positions, data.sequences};
     return data;
   }
-  std::vector<std::byte*> slab_addresses() const { return {slabs_[0].data(), slabs_[1].data()}; }
-  cuda::DevicePages pages(const cuda::StepView& view, int32_t group) const {
+  cuda::DevicePages pages(int32_t group) const {
     cuda::DevicePages result;
-    result.slabs = view.slabs;
+    result.slabs = slab_addresses_.data();
     result.page_stride = stride_;
     result.slab_shift = shift_;
     result.group = group;
@@ -331,6 +331,7 @@ class KvOnDevice {
   int32_t shift_ = 0;
   std::vector<std::array<std::vector<int32_t>, 2>> tables_;
   std::array<DeviceArray<std::byte>, 2> slabs_;
+  DeviceArray<std::byte*> slab_addresses_;
   std::array<std::vector<std::byte>, 2> host_slabs_;
 };
 
