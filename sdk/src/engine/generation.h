@@ -12,6 +12,7 @@
 #include "dialogue/reply.h"
 #include "engine/acceptance.h"
 #include "engine/channels.h"
+#include "engine/draft_cache.h"
 #include "engine/latency.h"
 #include "engine/metrics.h"
 #include "engine/objects.h"
@@ -56,7 +57,7 @@ struct Generation {
   // Speculation: guesses of what comes after `tokens`, and the tokens of the chunk that checks them.
   std::vector<text::TokenId> guesses, checked;
   Acceptance acceptance;
-  std::optional<kv::SequenceCache> draft_cache;
+  std::optional<DraftCache> draft_cache;
   uint32_t drafted_tokens = 0, accepted_tokens = 0;
 
   std::optional<dialogue::Reply> reply;

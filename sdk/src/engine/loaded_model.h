@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "dialogue/chat_format.h"
+#include "engine/draft_cache.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_index.h"
 #include "model/fingerprint.h"
@@ -52,6 +53,7 @@ struct LoadedModel {
   std::unique_ptr<dialogue::ChatFormat> format;
   std::unique_ptr<kv::PagePool> pool;
   std::unique_ptr<kv::PrefixIndex> prefixes;  // of the pool
+  DraftCacheList draft_caches;                // other models' replies' in this pool
   std::shared_ptr<sampling::Workspace> workspace;
   std::vector<text::TokenId> unused_tokens;  // never sampled
   int32_t context_tokens = 0;                // longest conversation that model and pool hold

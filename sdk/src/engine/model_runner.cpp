@@ -16,7 +16,7 @@ constexpr const char* kDeadlinePassed = "The deadline passed before the reply co
 ModelRunner::ModelRunner(Channels& channels, const ModelObject& object, std::unique_ptr<LoadedModel> loaded)
     : channels_(channels),
       loaded_(std::move(loaded)),
-      allocator_(*loaded_->pool, *loaded_->prefixes, loaded_->chunk_tokens),
+      allocator_(*loaded_->pool, *loaded_->prefixes, loaded_->draft_caches, loaded_->chunk_tokens),
       object_(object) {
   const auto sequences = static_cast<size_t>(loaded_->model->max_logit_rows()) * 2;
   running_.reserve(sequences);
