@@ -326,6 +326,9 @@ TEST_F(Border, RequestConfigsAreChecked) {
 
 TEST_F(Border, SamplingConfigsAreChecked) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+  static const char* const breakers_with_null[] = {"\n", nullptr};
+  static const char* const long_breaker[] = {"12345678901234567890123456789012345678901"};
+  static const char* const broken_breaker[] = {"\xC3"};
   struct Case {
     const char* named;
     std::function<void(banter_sampling_config&)> spoil;
@@ -350,6 +353,24 @@ TEST_F(Border, SamplingConfigsAreChecked) {
       {"dry_multiplier", [](auto& c) { c.dry_multiplier = -1; }},
       {"dry_base", [](auto& c) { c.dry_base = 0.5f; }},
       {"dry_allowed_length", [](auto& c) { c.dry_allowed_length = 0; }},
+      {"dry_breakers", [](auto& c) { c.dry_breaker_count = 1; }},
+      {"dry_breakers", [](auto& c) { c.dry_breaker_count = 33; }},
+      {"dry_breakers[1]",
+       [](auto& c) {
+         c.dry_breakers = breakers_with_null;
+         c.dry_breaker_count = 2;
+       }},
+      {"dry_breakers[0]",
+       [](auto& c) {
+         c.dry_breakers = long_breaker;
+         c.dry_breaker_count = 1;
+       }},
+      {"dry_breakers[0]",
+       [](auto& c) {
+         c.dry_breakers = broken_breaker;
+         c.dry_breaker_count = 1;
+       }},
+      {"reserved0", [](auto& c) { c.reserved0 = 1; }},
       {"xtc_probability", [](auto& c) { c.xtc_probability = 2; }},
       {"xtc_threshold", [](auto& c) { c.xtc_threshold = -1; }},
       {"mirostat", [](auto& c) { c.mirostat = 1; }},

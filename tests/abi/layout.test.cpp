@@ -100,6 +100,9 @@ void configs(Table& table) {
   FIELD(banter_sampling_config, logit_bias_count);
   FIELD(banter_sampling_config, logit_bias_tokens);
   FIELD(banter_sampling_config, logit_bias_values);
+  FIELD(banter_sampling_config, dry_breakers);
+  FIELD(banter_sampling_config, dry_breaker_count);
+  FIELD(banter_sampling_config, reserved0);
   STRUCT(banter_npc_config);
   FIELD(banter_npc_config, struct_size);
   FIELD(banter_npc_config, flags);

@@ -41,6 +41,7 @@ struct Generation {
   std::string text;
   std::vector<text::TokenId> input_tokens;
   sampling::SamplingParams params;
+  std::vector<std::string> dry_breakers;  // what params.dry_breakers becomes for the model's tokenizer
   dialogue::ReplyOptions reply_options;
 
   // While it runs. `tokens` is the whole sequence; what of it is not in the cache is still to be computed.

@@ -92,6 +92,7 @@ struct NpcObject {
   bool has_sampling = false;
   SamplingSettings sampling;
   std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::string> dry_breakers;
 
   // Engine thread:
   std::unique_ptr<NpcState> state;  // from its first request or turn
