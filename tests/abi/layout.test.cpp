@@ -200,6 +200,7 @@ void results(Table& table) {
   FIELD(banter_model_info, kv_bytes_per_token);
   FIELD(banter_model_info, has_chat_template);
   FIELD(banter_model_info, kv_type);
+  FIELD(banter_model_info, warning);
   STRUCT(banter_request_statistics);
   FIELD(banter_request_statistics, struct_size);
   FIELD(banter_request_statistics, prompt_tokens);

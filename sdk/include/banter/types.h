@@ -241,6 +241,7 @@ typedef struct banter_model_info {
   uint32_t kv_bytes_per_token; /**< Of the layers with full attention. */
   uint32_t has_chat_template;  /**< 1 or 0. */
   const char* kv_type;         /**< How keys and values are kept: "f16", "bf16", "f32", "int8" or "int4". */
+  const char* warning;         /**< What is not as one would want it, as the log has it; "": nothing. */
 } banter_model_info;
 
 /* ------------------------------------------------------------------ sampling */

@@ -144,6 +144,8 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
   info.kv_bytes_per_token = loaded->kv_bytes_per_token;
   info.has_chat_template = loaded->format->has_template() ? 1 : 0;
   info.kv_type = ops::kv_type_name(m.kv_type());
+  model.warning = loaded->warning;
+  info.warning = model.warning.c_str();
   channels_.config.log.write(
       BANTER_LOG_INFO, model.name + " is ready on " + model.backend + ": " + std::to_string(info.weight_bytes >> 20) +
                            " MiB of weights, " + std::to_string(info.kv_pool_bytes >> 20) +

@@ -61,7 +61,8 @@ struct LoadedModel {
   uint64_t kv_bytes = 0;
   uint32_t kv_bytes_per_token = 0;  // of the layers with full attention
   model::Fingerprint fingerprint;   // for snapshots
-  std::string warning;              // for the log, "" when all is well
+  std::string warning;              // for the log and the model's facts, "" when all is well
+  void warn(const std::string& sentence);
 };
 
 /** The longest conversation, at most `wanted` tokens, that the pool can hold. */

@@ -39,7 +39,7 @@ struct ModelObject {
   enum Status : uint32_t { kLoading, kReady, kFailed };
   std::atomic<uint32_t> status{kLoading};
   // Written before status becomes kReady, then constant.
-  std::string name, architecture, backend;
+  std::string name, architecture, backend, warning;
   banter_model_info info{};
   const text::Tokenizer* tokenizer = nullptr;
 

@@ -51,6 +51,7 @@ class ReferenceBackend final : public Backend {
   Result<void> copy_from_host(void* device, const void* host, size_t bytes) override;
   bool supports(KvType) const override { return true; }
   KvType default_kv_type() const override { return KvType::kF32; }
+  bool shifts_keys() const override { return true; }
   std::optional<KvLayout> kv_layout(const KvGeometry& geometry) const override;
   void set_upload_progress(UploadProgress progress) override { upload_progress_ = std::move(progress); }
   Result<std::unique_ptr<Weight>> upload(TensorType type, int64_t rows, int64_t cols, std::span<const std::byte> data,
