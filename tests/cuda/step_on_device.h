@@ -14,9 +14,7 @@ namespace banter::test {
 /** Arrays of a step in device memory; view() is valid as long as the object lives. */
 class StepOnDevice {
  public:
-  /** `slabs`: device addresses of the KV pool's slabs (DevicePages::slabs), may be empty. */
-  explicit StepOnDevice(const ops::Step& step, std::span<const int32_t> logit_rows = {},
-                        std::span<std::byte* const> slabs = {}) {
+  explicit StepOnDevice(const ops::Step& step, std::span<const int32_t> logit_rows = {}) {
     std::vector<int32_t> row_sequence(static_cast<size_t>(step.rows()), 0);
     std::vector<cuda::DeviceSequence> sequences;
     std::vector<cuda::AttentionTile> tiles;
@@ -55,15 +53,14 @@ class StepOnDevice {
     sequences_ = DeviceArray<cuda::DeviceSequence>(sequences);
     tiles_ = DeviceArray<cuda::AttentionTile>(tiles);
     tables_ = DeviceArray<int32_t>(tables);
-    slabs_ = DeviceArray<std::byte*>(slabs);
   }
   /** A step of `rows` rows and no sequences, for the ops that look at the number of rows only. */
   explicit StepOnDevice(int32_t rows, std::span<const int32_t> logit_rows = {})
       : StepOnDevice(Plain(rows), logit_rows) {}
 
   cuda::StepView view() const {
-    return {counts_.data(),    tokens_.data(), positions_.data(), row_sequence_.data(), logit_rows_.data(),
-            sequences_.data(), tiles_.data(),  tables_.data(),    slabs_.data()};
+    return {counts_.data(),     tokens_.data(),    positions_.data(), row_sequence_.data(),
+            logit_rows_.data(), sequences_.data(), tiles_.data(),     tables_.data()};
   }
   int32_t tiles() const { return tile_count_; }
 
@@ -80,7 +77,6 @@ class StepOnDevice {
   DeviceArray<int32_t> tokens_, positions_, row_sequence_, logit_rows_, tables_;
   DeviceArray<cuda::DeviceSequence> sequences_;
   DeviceArray<cuda::AttentionTile> tiles_;
-  DeviceArray<std::byte*> slabs_;
 };
 
 }  // namespace banter::test

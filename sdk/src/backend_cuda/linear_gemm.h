@@ -3,7 +3,7 @@
 // Bound: a block of P panels × 64 tokens reads P · panel bytes and 64 · cols activations; from about 40 tokens on a card's
 //   arithmetic, below its memory. Weights come from memory once (token tiles are the fast grid index, so blocks that
 //   share a panel run side by side), activations from the second-level cache rows / (32 P) times.
-// Mapping: P = 4: 8 warps, each one panel × 32 tokens (2 × 4 tiles of 16 × 8). P = 1, for matrices too small to fill the
+// Mapping: P = 4: 8 warps, each one panel × 32 tokens (2 × 4 tiles of 16 × 8); Q2_K 16 of 16 tokens. P = 1, for matrices too small to fill the
 //   card by fours: 4 warps, each the panel × 16 tokens. A stage of 64 columns (32 for 16-bit types) of both operands is
 //   copied to shared memory by cp.async, kStages deep; weights stay packed there and are expanded in registers: word t of
 //   a row is the fragment of lane (g, t). Tiles of tokens that do not exist are skipped.
@@ -30,7 +30,8 @@ template <ops::FormId kId, int kPanels>
 struct GemmShape {
   static constexpr bool kHalf = is_half_form(kId);
   using F = Form<kHalf ? ops::FormId::kQ8_0 : kId>;  // never asked about for the 16-bit types
-  static constexpr int kTokenWarps = kPanels == 4 ? 2 : 4;
+  // 32 tokens a warp where registers allow; scales of 16 with minimums do not.
+  static constexpr int kTokenWarps = kPanels == 4 && !(F::kPer16 && F::kHasMin) ? 2 : 4;
   static constexpr int kTiles = kGemmTokens / 8 / kTokenWarps;  // of 8 tokens, a warp
   static constexpr int kThreads = kWarp * kPanels * kTokenWarps;
   static constexpr int kBlocks = kHalf ? 1 : 2;  // of 32 columns, a stage
@@ -137,7 +138,6 @@ struct GemmWeights {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (i != 0 && F::kPer16 && F::kHasMin) __syncwarp();  // registers, again
       const int r = 16 * m + 8 * i + g;
       const uint8_t* plane = block + F::kScaleBytes;
       CodeWords words = {};
@@ -285,7 +285,7 @@ __device__ __forceinline__ void write_outputs(const ProductArgs& args, const Gem
 }
 
 template <ops::FormId kId, int kPanels>
-__global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, kPanels == 4 ? 2 : 4)
+__global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, 512 / GemmShape<kId, kPanels>::kThreads)
     gemm_kernel(ProductArgs args) {
   using S = GemmShape<kId, kPanels>;
   auto& shared = shared_memory<GemmShared<kId, kPanels>>();
