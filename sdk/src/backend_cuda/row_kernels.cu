@@ -133,8 +133,8 @@ cudaError_t norm(const StepView& step, const ops::NormParams& params, const Quan
   return launch(norm_kernel, one_block_a_row(params.rows, params.dim), stream, args);
 }
 
-cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, int32_t row_offset,
-                     const int32_t* row_indices, const QuantisedRows& out, cudaStream_t stream) {
+cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, const int32_t* row_indices,
+                     const QuantisedRows& out, cudaStream_t stream) {
   if (!any_form(out)) return cudaSuccess;
   const QuantiseArgs args{step.counts, x, row_indices, cols, out};
   return launch(quantise_kernel, one_block_a_row(rows, cols), stream, args);
