@@ -18,6 +18,7 @@
 #include "backend_cpu/roofline.h"
 #include "base/thread_pool.h"
 #include "formats/tensor_type.h"
+#include "random_weights.h"
 
 namespace {
 
@@ -40,40 +41,6 @@ struct Line {
   std::unique_ptr<banter::ops::Weight> weight;
   std::vector<double> seconds;
 };
-
-/** Random blocks whose scales are ordinary numbers. */
-std::vector<std::byte> random_matrix(const TypeTraits& type, long rows, long cols) {
-  struct HalfAt {
-    TensorType type;
-    int first, second;
-  };
-  static constexpr HalfAt kHalves[] = {
-      {TensorType::kQ8_0, 0, 0},     {TensorType::kQ4_0, 0, 0},   {TensorType::kQ4_1, 0, 2},
-      {TensorType::kQ5_0, 0, 0},     {TensorType::kQ5_1, 0, 2},   {TensorType::kQ2_K, 80, 82},
-      {TensorType::kQ3_K, 108, 108}, {TensorType::kQ4_K, 0, 2},   {TensorType::kQ5_K, 0, 2},
-      {TensorType::kQ6_K, 208, 208}, {TensorType::kIQ4_NL, 0, 0}, {TensorType::kIQ4_XS, 0, 0},
-      {TensorType::kF16, 0, 0}};
-  const size_t blocks = static_cast<size_t>(rows) * static_cast<size_t>(cols / type.block_elements);
-  std::vector<std::byte> data(blocks * type.block_bytes);
-  uint32_t state = 1;
-  for (std::byte& b : data) {
-    state = state * 1664525u + 1013904223u;
-    b = static_cast<std::byte>(state >> 24);
-  }
-  for (size_t i = 0; i < blocks; ++i) {
-    std::byte* block = data.data() + i * type.block_bytes;
-    const auto set_high = [&](int at, int value) { block[at] = static_cast<std::byte>(value); };
-    for (const HalfAt& h : kHalves) {
-      if (h.type != type.type) continue;
-      set_high(h.first + 1, 0x20);  // f16 of about 2^-7
-      set_high(h.second + 1, 0x20);
-    }
-    if (type.type == TensorType::kMXFP4) set_high(0, 120);
-    if (type.type == TensorType::kBF16) set_high(1, 0x3C);
-    if (type.type == TensorType::kF32) set_high(3, 0x3C);
-  }
-  return data;
-}
 
 std::vector<int> parse_list(const char* text) {
   std::vector<int> values;
@@ -158,8 +125,9 @@ int run(const Options& options) {
       Line line;
       line.type = &type;
       line.tokens = tokens;
-      auto weight = (*backend)->upload(type.type, rows, options.cols, random_matrix(type, rows, options.cols),
-                                       banter::ops::WeightUse::kLinear);
+      auto weight =
+          (*backend)->upload(type.type, rows, options.cols, banter::tools::random_matrix(type, rows, options.cols),
+                             banter::ops::WeightUse::kLinear);
       if (!weight) return std::fprintf(stderr, "%s\n", weight.error().message.c_str()), 1;
       line.weight = std::move(*weight);
       most = std::max(most, static_cast<size_t>(rows) * static_cast<size_t>(tokens));

@@ -110,6 +110,9 @@ void configs(Table& table) {
   FIELD(banter_sampling_config, logit_bias_count);
   FIELD(banter_sampling_config, logit_bias_tokens);
   FIELD(banter_sampling_config, logit_bias_values);
+  FIELD(banter_sampling_config, dry_breakers);
+  FIELD(banter_sampling_config, dry_breaker_count);
+  FIELD(banter_sampling_config, reserved0);
   STRUCT(banter_npc_config);
   FIELD(banter_npc_config, struct_size);
   FIELD(banter_npc_config, flags);
@@ -208,6 +211,7 @@ void results(Table& table) {
   FIELD(banter_model_info, has_chat_template);
   FIELD(banter_model_info, kv_type);
   FIELD(banter_model_info, backend_reason);
+  FIELD(banter_model_info, warning);
   STRUCT(banter_request_statistics);
   FIELD(banter_request_statistics, struct_size);
   FIELD(banter_request_statistics, prompt_tokens);

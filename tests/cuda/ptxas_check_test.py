@@ -36,7 +36,9 @@ CASES = [
     ("a kernel that is gone", {"kernels.ptxas": TABLE + "silu 9 0 0\n"}, "silu: in the table, but no such kernel", []),
     ("a line twice", {"kernels.ptxas": TABLE + "norm 99 0 0\n"}, "kernels.ptxas:4: each line", []),
     ("no report", {"new.cu.o": ""}, "new.cu.o: no report of this object", []),
-    ("a report without kernels", {"row.cu.o.ptxas": "ptxas info    : 0 bytes gmem\n"}, "names no kernel", []),
+    ("an empty report", {"row.cu.o.ptxas": "\n"}, "row.cu.o.ptxas: says nothing of ptxas", []),
+    ("an entry without figures", {"row.cu.o.ptxas": kernel(NORM) + kernel(NORM).splitlines(keepends=True)[0]}, "words that this script does not know", []),
+    ("a file of host code", {"host.cu.o": "", "host.cu.o.ptxas": "ptxas info    : 0 bytes gmem\n"}, None, []),
     ("no table", {"kernels.ptxas": None}, "is not there; make it with --write", []),
     ("no build", {name: None for name in GOOD}, "no object of a .cu file is there", []),
 ]

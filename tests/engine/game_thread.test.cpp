@@ -149,7 +149,7 @@ struct Work {
   // Results.
   std::atomic<int> state{0};  // 1: done, 2: no seccomp here
   Counts counts;
-  long calls = 0, accepted = 0, busy = 0, events = 0, terminals = 0, stale = 0, refused = 0;
+  long calls = 0, accepted = 0, busy = 0, events = 0, terminals = 0, stale = 0, refused = 0, begun = 0;
 };
 
 void frame(Work& work, int i, const std::string& words, Ask& ask) {
@@ -170,6 +170,10 @@ void frame(Work& work, int i, const std::string& words, Ask& ask) {
   }
   (void)banter_npc_add_turn(npc, BANTER_ROLE_USER, "aside", 5);
   if (i % 6 == 0) (void)banter_npc_reset(npc);
+  // Frames come and go, with a budget that is set anew and taken away.
+  if (i % 50 == 0) (void)banter_engine_set_frame_budget(work.engine, i % 100 == 0 ? 0.0f : 4.0f);
+  work.begun += banter_engine_begin_frame(work.engine) == BANTER_OK;
+  ++work.calls;
   banter_event events[16];
   uint32_t count = 0;
   (void)banter_poll(work.engine, events, sizeof events[0], 16, &count);
@@ -249,6 +253,7 @@ TEST(GameThread, SubmitCancelAndPollTakeNoLockNoMemoryAndNoSystemCall) {
   EXPECT_GT(work.events, work.terminals);
   EXPECT_GT(work.stale, 100);
   EXPECT_GT(work.refused, 100);
+  EXPECT_GE(work.begun, 1000);
   std::printf("%ld calls, %ld accepted, %ld busy, %ld events: %ld wake-ups, nothing else\n", work.calls, work.accepted,
               work.busy, work.events, work.counts.wakes);
 }

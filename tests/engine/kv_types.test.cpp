@@ -156,5 +156,34 @@ TEST(KvTypes, UnknownTypesAreRefused) {
   }
 }
 
+/** Biases that stay where they are can be taken off the keys; biases that turn away from their mean cannot. */
+TEST(KvTypes, Int4WarnsOfModelsThatItHarms) {
+  struct Case {
+    float bias, rope_base;
+    banter_kv_type type;
+    bool warns;
+  };
+  const Case cases[] = {{0, 1e4f, BANTER_KV_INT4, false},  {300, 1e8f, BANTER_KV_INT4, false},
+                        {100, 1e4f, BANTER_KV_INT4, true}, {100, 1e4f, BANTER_KV_INT8, false},
+                        {100, 1e4f, BANTER_KV_F16, false}, {5, 1e4f, BANTER_KV_INT4, false}};
+  for (const Case& c : cases) {
+    std::string log;
+    Host host([&](banter_engine_config& config) {
+      config.log = [](banter_log_level level, const char* message, void* to) {
+        if (level >= BANTER_LOG_WARNING) *static_cast<std::string*>(to) += message;
+      };
+      config.log_user_data = &log;
+    });
+    const auto bytes = tiny_model({.rope_base = c.rope_base, .key_bias = c.bias});
+    banter_model* const model = host.load(bytes, [&](banter_model_config& config) { config.kv_type = c.type; });
+    banter_model_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+    EXPECT_EQ(std::string(info.warning), log);
+    EXPECT_EQ(log.find("INT4 KV pages harm this model") != std::string::npos, c.warns) << c.bias << " " << log;
+    EXPECT_EQ(host.finish(say(host.npc(model), "Hello", Ask(4, kGoOn))).kind, BANTER_EVENT_DONE);
+  }
+}
+
 }  // namespace
 }  // namespace banter::test

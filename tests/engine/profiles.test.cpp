@@ -225,6 +225,60 @@ TEST_F(ProfileNpc, ExamplesStayWhenTurnsGo) {
   EXPECT_EQ(spelled(outcome.prompt).find("of some leng"), std::string::npos);
 }
 
+/** Says 'a' for ever: with DRY until it notices, unless a repeat ends at every 'a'. */
+TEST_F(ProfileNpc, DryBreakersHoldForItsReplies) {
+  Maker maker;
+  const auto profile = [&](const std::vector<std::string>& breakers, float dry) {
+    std::vector<flatbuffers::Offset<flatbuffers::String>> offsets;
+    for (const std::string& breaker : breakers) offsets.push_back(maker.text(breaker));
+    const auto vector = maker.builder.CreateVector(offsets);
+    const auto biases = maker.builder.CreateVector(std::vector{schema::CreateLogitBias(maker.builder, 'a', 50)});
+    return maker.with_sampling([&](auto& s) {
+      s.add_temperature(0);
+      s.add_logit_bias(biases);
+      s.add_dry_multiplier(dry);
+      s.add_dry_breakers(vector);
+    });
+  };
+  const auto reply = [&](const Bytes& bytes) {
+    banter_request_config config;
+    banter_request_config_init(&config, sizeof config);
+    config.max_tokens = 30;
+    config.flags = kGoOn;
+    banter_request_id request = 0;
+    EXPECT_EQ(banter_npc_say(create(bytes), "Hi", 2, &config, &request), BANTER_OK);
+    return host.finish(request).text;
+  };
+  const std::string all_a(30, 'a');
+  EXPECT_EQ(reply(profile({}, 0)), all_a);
+  EXPECT_NE(reply(profile({}, 100)), all_a);
+  EXPECT_NE(reply(profile({"b", "\n"}, 100)), all_a);
+  EXPECT_EQ(reply(profile({"b", "a"}, 100)), all_a);
+  // And the same by config, of a character and of a request.
+  const char* const breakers[] = {"b", "a"};
+  Ask ask(30, kGoOn);
+  ask.bias('a', 50);
+  ask.sampling.dry_multiplier = 100;
+  EXPECT_NE(host.finish(say(host.npc(model), "Hi", ask)).text, all_a);
+  ask.sampling.dry_breakers = breakers;
+  ask.sampling.dry_breaker_count = 2;
+  EXPECT_EQ(host.finish(say(host.npc(model), "Hi", ask)).text, all_a);
+  banter_npc* const npc = host.npc(model, "", [&](banter_npc_config& c) { c.sampling = ask.get()->sampling; });
+  banter_request_config plain;
+  banter_request_config_init(&plain, sizeof plain);
+  plain.max_tokens = 30;
+  plain.flags = kGoOn;
+  banter_request_id request = 0;
+  ASSERT_EQ(banter_npc_say(npc, "Hi", 2, &plain, &request), BANTER_OK);
+  EXPECT_EQ(host.finish(request).text, all_a);
+
+  constexpr banter_result kBad = BANTER_ERROR_INVALID_ARGUMENT;
+  expect_refused(profile({""}, 1), kBad, "dry_breakers[0]");
+  expect_refused(profile({"ok", std::string(41, 'x')}, 1), kBad, "dry_breakers[1]");
+  expect_refused(profile({std::string("a\0b", 3)}, 1), kBad, "dry_breakers[0]");
+  expect_refused(profile(std::vector<std::string>(33, "x"), 1), kBad, "dry_breakers");
+}
+
 TEST_F(ProfileNpc, StopStringsHoldForEveryRequest) {
   Maker maker;
   const Outcome free = host.finish(say(create(maker.with_example("a", "b")), "Hello", Ask(60, kGoOn)));

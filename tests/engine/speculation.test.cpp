@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "engine/acceptance.h"
+#include "engine/draft_cache.h"
+#include "engine/kv_allocator.h"
 #include "engine/speculator.h"
 #include "engine/test_host.h"
+#include "ops/reference.h"
 
 namespace banter::test {
 namespace {
@@ -209,6 +212,97 @@ TEST(Speculation, AFullPoolOnlyMeansFewerGuesses) {
     });
     EXPECT_EQ(talk(host, model), expected);
   }
+}
+
+/** A draft model that talks itself, in a pool that its characters fill alone. */
+TEST(Speculation, TheDraftModelsOwnCharactersComeFirst) {
+  const auto bytes = tiny_model();
+  std::vector<Reply> expected;
+  {
+    Host host;
+    expected = talk(host, host.load(bytes, context));
+  }
+  for (const uint64_t pages : {uint64_t{300}, uint64_t{600}}) {
+    Host host;
+    banter_model* const draft = host.load(bytes, [&](banter_model_config& c) {
+      context(c);
+      c.kv_budget_bytes = pages * 512;
+    });
+    banter_model* const model = host.load(bytes, [&](banter_model_config& c) {
+      context(c);
+      c.speculation = BANTER_SPECULATION_DRAFT;
+      c.draft_model = draft;
+    });
+    std::vector<banter_request_id> long_replies;
+    for (int i = 0; i < 3; ++i) long_replies.push_back(complete(model, "abcabcabc", Ask(200, kGoOn)));
+    EXPECT_EQ(talk(host, draft), expected) << pages;
+    EXPECT_EQ(talk(host, model), expected) << pages;
+    for (const banter_request_id request : long_replies) {
+      EXPECT_EQ(host.finish(request).tokens.size(), 200u);
+      EXPECT_EQ(host.outcomes[request].tokens, host.outcomes[long_replies[0]].tokens);
+    }
+  }
+}
+
+class DraftCaches : public testing::Test {
+ protected:
+  void SetUp() override {
+    threads = std::move(*ThreadPool::create({.threads = 1}));
+    backend = std::move(*ops::create_reference_backend(*threads));
+    const kv::GroupSpec group = {ops::KvType::kF16, 1, 1, 16, 0, 0};
+    pool = std::move(*kv::PagePool::create(*backend, {group}, 6 * 32 * 64));  // 6 pages of 32 tokens
+    ASSERT_EQ(pool->total_pages(), 6);
+    index = std::move(*kv::PrefixIndex::create(*pool, 0));
+  }
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<ops::Backend> backend;
+  std::unique_ptr<kv::PagePool> pool;
+  std::unique_ptr<kv::PrefixIndex> index;
+  engine::DraftCacheList drafts;
+};
+
+TEST_F(DraftCaches, GoInTheOrderOfTheirLastUse) {
+  engine::DraftCache a(drafts, *pool, 64), b(drafts, *pool, 64);
+  std::optional<engine::DraftCache> c;
+  c.emplace(drafts, *pool, 64);
+  for (engine::DraftCache* cache : {&a, &b, &*c}) {
+    ASSERT_TRUE(cache->use().reserve(40));
+    cache->use().advance(40);
+  }
+  (void)a.use();  // b is the oldest now
+  EXPECT_EQ(pool->free_pages(), 0);
+  EXPECT_TRUE(drafts.drop_oldest());
+  EXPECT_EQ(b.use().length(), 0);
+  EXPECT_EQ(c->use().length(), 40);
+  c.reset();
+  EXPECT_TRUE(drafts.drop_oldest());
+  EXPECT_EQ(a.use().length(), 0);
+  EXPECT_FALSE(drafts.drop_oldest()) << "all are empty";
+  EXPECT_EQ(pool->free_pages(), 6);
+}
+
+TEST_F(DraftCaches, MakeRoomForTheModelsOwn) {
+  engine::DraftCache old(drafts, *pool, 128), recent(drafts, *pool, 128);
+  for (engine::DraftCache* cache : {&old, &recent}) {
+    ASSERT_TRUE(cache->use().reserve(96));
+    cache->use().advance(96);
+  }
+  ASSERT_EQ(pool->free_pages(), 0);
+  engine::KvAllocator allocator(*pool, *index, drafts, 32);
+  engine::Generation generation;
+  generation.tokens.assign(70, 1);
+  generation.own_cache.emplace(*pool, 192);
+  generation.cache = &*generation.own_cache;
+  engine::Candidate candidate;
+  const engine::Ranked ranked[] = {{&candidate, &generation}};
+  allocator.begin_step();
+  ASSERT_TRUE(allocator.admit(ranked, 0, 1));
+  ASSERT_TRUE(allocator.reserve(ranked, 0, 70));
+  EXPECT_EQ(old.use().length(), 0);
+  EXPECT_EQ(recent.use().length(), 96) << "no more than is needed";
+  generation.cache->advance(70);
+  ASSERT_TRUE(allocator.reserve(ranked, 0, 100));
+  EXPECT_EQ(recent.use().length(), 0);
 }
 
 TEST(Speculation, TheDraftModelMayGoAtAnyTime) {

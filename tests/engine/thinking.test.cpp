@@ -277,5 +277,49 @@ TEST_F(Thinks, AnUnknownChoiceIsRefused) {
   }
 }
 
+/** The tokens that end a thought are forced in the middle of what speculation guessed. */
+TEST_F(Thinks, SpeculationChangesNothingOfABudget) {
+  load(kOpens);
+  const auto replies = [&](Host& where, banter_model* speaker) {
+    std::vector<Outcome> outcomes;
+    for (const uint32_t budget : {1u, 2u, 5u, 6u, 9u, 17u}) {
+      for (const float temperature : {0.0f, 0.8f}) {
+        for (const float bias : {200.0f, 4.0f}) {
+          Ask a(60, kGoOn | kReport);
+          a.bias('a', bias).bias('b', bias * 0.99f);
+          a.sampling.temperature = temperature;
+          a.sampling.seed = budget;
+          a.config.thinking_budget_tokens = budget;
+          outcomes.push_back(where.finish(say(where.npc(speaker), "ababab", a)));
+        }
+      }
+    }
+    return outcomes;
+  };
+  const std::vector<Outcome> expected = replies(host, model);
+  for (const banter_speculation kind : {BANTER_SPECULATION_NGRAM, BANTER_SPECULATION_DRAFT}) {
+    Host other;
+    banter_model* const draft = kind == BANTER_SPECULATION_DRAFT ? other.load(bytes) : nullptr;
+    banter_model* const speaker = other.load(bytes, [&](banter_model_config& c) {
+      c.speculation = kind;
+      c.draft_model = draft;
+    });
+    const std::vector<Outcome> guessed = replies(other, speaker);
+    ASSERT_EQ(guessed.size(), expected.size());
+    uint32_t drafted = 0, accepted = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(guessed[i].tokens, expected[i].tokens) << kind << " " << i;
+      EXPECT_EQ(guessed[i].thought, expected[i].thought);
+      EXPECT_EQ(guessed[i].text, expected[i].text);
+      EXPECT_EQ(guessed[i].reason, expected[i].reason);
+      EXPECT_EQ(guessed[i].statistics.thought_tokens, expected[i].statistics.thought_tokens);
+      drafted += guessed[i].statistics.drafted_tokens;
+      accepted += guessed[i].statistics.accepted_tokens;
+    }
+    EXPECT_GT(accepted, 0u) << kind;
+    EXPECT_GT(drafted, accepted) << kind;  // some guesses were overruled, by the forced tokens at the latest
+  }
+}
+
 }  // namespace
 }  // namespace banter::test

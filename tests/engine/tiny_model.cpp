@@ -65,12 +65,14 @@ std::vector<std::byte> tiny_model(const TinyModelOptions& options) {
   writer.set_u32("llama.attention.head_count", static_cast<uint32_t>(heads));
   writer.set_u32("llama.attention.head_count_kv", static_cast<uint32_t>(heads / 2));
   writer.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  writer.set_f32("llama.rope.freq_base", 10000.0f);
+  writer.set_f32("llama.rope.freq_base", options.rope_base);
   if (options.window != 0) writer.set_u32("llama.attention.sliding_window", options.window);
   write_vocabulary(writer, options);
 
   uint64_t seed = options.seed * 1000;
   const std::vector<float> ones(width, 1.0f);
+  std::vector<float> key_bias(kv_width, 0.0f);  // adjacent pairs, the last of a head the slowest
+  for (size_t i = kHeadDim - 1; i < kv_width; i += kHeadDim) key_bias[i] = options.key_bias;
   const auto matrix = [&](const std::string& name, uint64_t in, uint64_t out, float deviation) {
     writer.add_random(name, {in, out}, kF32, ++seed, deviation);
   };
@@ -81,6 +83,7 @@ std::vector<std::byte> tiny_model(const TinyModelOptions& options) {
     matrix(block + "attn_q.weight", width, width, 0.25f);
     matrix(block + "attn_k.weight", width, kv_width, 0.25f);
     matrix(block + "attn_v.weight", width, kv_width, 0.25f);
+    if (options.key_bias != 0) writer.add_tensor(block + "attn_k.bias", {kv_width}, kF32, key_bias);
     matrix(block + "attn_output.weight", width, width, 0.25f);
     writer.add_tensor(block + "ffn_norm.weight", {width}, kF32, ones);
     matrix(block + "ffn_gate.weight", width, wide, 0.2f);

@@ -17,6 +17,8 @@ struct TinyModelOptions {
   uint32_t embedding = 64;  // a multiple of 64
   uint32_t window = 0;      // sliding window of every layer
   uint64_t seed = 1;
+  float rope_base = 10000;
+  float key_bias = 0;           // in the pair of every head that turns slowest; 0: no biases
   bool broken_weights = false;  // not-a-number in the output matrix
 };
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "text/chat_template.h"
-#include "text/jinja_text.h"
+#include "text/jinja/text.h"
 
 namespace {
 

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
+#include "model/key_shift.h"
 #include "model/model_fixture.h"
 
 namespace banter::model {
@@ -50,6 +53,66 @@ TEST_P(KvTypes, LogitsAreNearTheExactOnes) {
     EXPECT_LT(int4, 0.2) << tiny;
     EXPECT_GT(int4, int8) << tiny;
   }
+}
+
+/** Biases as Qwen2 has them: huge where keys hardly rotate, and the same for every token. */
+TEST_P(KvTypes, LargeKeyBiasesDoNotSpoilQuantisedKeys) {
+  nlohmann::json tiny = test::read_tiny_case("qwen2");
+  tiny["metadata"]["context_length"] = kContext;
+  auto& tensors = tiny["tensors"];
+  for (auto it = tensors.begin(); it != tensors.end();) {
+    const std::string name = (*it)[0];
+    if (!name.ends_with("attn_k.bias")) {
+      ++it;
+      continue;
+    }
+    std::vector<float> bias(32, 0.25f);  // two heads of 16; their pair 7 turns slowest
+    bias[7] = -90;
+    bias[15] = 250;
+    bias[16 + 15] = -300;
+    tiny["given"].push_back({name, bias});
+    it = tensors.erase(it);
+  }
+  const test::MemoryFile file(test::build_tiny(tiny, formats::TensorType::kF32));
+  const std::vector<int32_t> ids = random_ids(200, 3);
+  const std::vector<float> exact = test::load(*file.gguf, GetParam(), kContext, KvType::kF32).run(ids);
+  const auto error = [&](KvType type) {
+    const std::vector<float> logits = test::load(*file.gguf, GetParam(), kContext, type).run(ids);
+    return test::relative_rms(std::span(logits).last(64 * kVocabulary), std::span(exact).last(64 * kVocabulary));
+  };
+  EXPECT_LT(error(KvType::kI8), 1.5e-2);  // as without such biases
+  EXPECT_LT(error(KvType::kI4), 0.2);
+}
+
+TEST(KeyShift, IsTheMeanOfTheTurningBias) {
+  for (const bool adjacent : {false, true}) {
+    ops::RopeSpec rope;
+    rope.inverse_frequency = {1.0, 0.03, 2e-5, 0.0};
+    rope.adjacent_pairs = adjacent;
+    rope.magnitude = 1.25f;
+    std::vector<float> bias(20);  // two heads of 10, of which 8 dimensions rotate
+    for (size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i * i % 17) - 6.0f;
+    const std::vector<float> shift = key_shift(&rope, bias, 10);
+    ASSERT_EQ(shift.size(), bias.size());
+    for (size_t head = 0; head < 20; head += 10) {
+      for (size_t k = 0; k < 4; ++k) {
+        const size_t first = head + (adjacent ? 2 * k : k), second = head + (adjacent ? 2 * k + 1 : k + 4);
+        double x = 0, y = 0;
+        for (int32_t t = 0; t < kShiftPositions; ++t) {
+          const double angle = t * rope.inverse_frequency[k];
+          x += bias[first] * std::cos(angle) - bias[second] * std::sin(angle);
+          y += bias[first] * std::sin(angle) + bias[second] * std::cos(angle);
+        }
+        EXPECT_NEAR(shift[first], x * 1.25 / kShiftPositions, 1e-5) << k;
+        EXPECT_NEAR(shift[second], y * 1.25 / kShiftPositions, 1e-5) << k;
+      }
+      EXPECT_EQ(shift[head + 8], bias[head + 8]);  // does not rotate
+      EXPECT_EQ(shift[head + 9], bias[head + 9]);
+    }
+  }
+  EXPECT_EQ(key_shift(nullptr, std::vector<float>{1, -2}, 2), (std::vector<float>{1, -2}));
+  const std::vector<float> broken = {std::numeric_limits<float>::infinity(), std::nanf(""), 3, 4};
+  EXPECT_EQ(key_shift(nullptr, broken, 4), (std::vector<float>{0, 0, 3, 4}));
 }
 
 TEST_P(KvTypes, ChunksAndTakingBackDoNotChangeABit) {

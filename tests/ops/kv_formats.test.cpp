@@ -64,7 +64,8 @@ class Cache {
                       .heads = shape_.heads,
                       .kv = &pages_,
                       .layer = 1,
-                      .recent = has_recent_ ? &recent_ : nullptr});
+                      .recent = has_recent_ ? &recent_ : nullptr,
+                      .k_shift = k_shift.empty() ? nullptr : k_shift.data()});
     backend_.attention({.q = rotated.data(),
                         .out = out.data(),
                         .heads = shape_.heads,
@@ -181,6 +182,7 @@ class Cache {
   }
 
   std::vector<float> q, k, v, rotated;
+  std::vector<float> k_shift;  // [kv_heads][head_dim], or none
 
  private:
   void make(KvPages& kv, std::vector<std::byte>& slab, std::vector<int32_t>& table, KvType type, int32_t tokens,
@@ -307,6 +309,30 @@ TEST_F(KvFormats, StoredVectorsAreNearTheGivenOnes) {
         const double relative = std::sqrt(errors / squares);
         EXPECT_LT(relative, type == KvType::kI4 ? 0.080 : 0.0055) << cpu.name << " " << kv_type_name(type) << dim;
         EXPECT_GT(relative, type == KvType::kI4 ? 0.060 : type == KvType::kI8 ? 0.003 : -1.0) << cpu.name << dim;
+      }
+}
+
+/** Numbers that float32 adds and subtracts exactly, so that what is taken off again leaves no trace. */
+TEST_F(KvFormats, AShiftOfAllKeysIsTakenOff) {
+  std::vector<Named> backends = cpus();
+  backends.push_back({"reference", std::move(reference_)});
+  for (const Named& named : backends)
+    for (const KvType type : kQuantised)
+      for (const int32_t dim : {16, 80, 128}) {
+        const Shape shape{.head_dim = dim, .length = 200};
+        Cache plain(*named.backend, shape, type, true), shifted(*named.backend, shape, type, true);
+        const auto width = static_cast<size_t>(shape.kv_heads * dim);
+        for (size_t i = 0; i < width; ++i) shifted.k_shift.push_back(static_cast<float>(i % 7) * 40.0f - 100.0f);
+        for (size_t i = 0; i < plain.k.size(); ++i) {
+          plain.k[i] = std::round(plain.k[i] * 256.0f) / 256.0f;
+          shifted.k[i] = plain.k[i] + shifted.k_shift[i % width];
+        }
+        const std::vector<float> a = plain.run(200), b = shifted.run(200);
+        EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0)
+            << named.name << " " << kv_type_name(type) << dim;
+        // The test must be able to fail: kept, the shift changes what is stored.
+        shifted.k_shift.clear();
+        EXPECT_NE(shifted.run(200), a);
       }
 }
 

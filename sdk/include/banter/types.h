@@ -269,6 +269,7 @@ typedef struct banter_model_info {
   uint32_t has_chat_template;  /**< 1 or 0. */
   const char* kv_type;         /**< How keys and values are kept: "f16", "bf16", "f32", "int8" or "int4". */
   const char* backend_reason;  /**< Why it is this backend, a sentence: the card that computes, or why none does. */
+  const char* warning;         /**< What is not as one would want it, as the log has it; "": nothing. */
 } banter_model_info;
 
 /* ------------------------------------------------------------------ sampling */
@@ -301,6 +302,12 @@ typedef struct banter_sampling_config {
   uint32_t logit_bias_count;
   const int32_t* logit_bias_tokens;
   const float* logit_bias_values;
+  /** Strings at which a repeat ends for DRY, such as "\n" or ":", so that lines and lists may begin alike. At most 32 of
+   *  1 to 40 bytes, terminated by zero; copied at the call. Each stands for the tokens that it is alone; one of a single
+   *  token is never lowered itself. [none] */
+  const char* const* dry_breakers;
+  uint32_t dry_breaker_count;
+  uint32_t reserved0; /**< 0. */
 } banter_sampling_config;
 
 /* ------------------------------------------------------------------ npc and requests */

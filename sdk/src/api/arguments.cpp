@@ -12,7 +12,8 @@ namespace banter::api {
 namespace {
 
 constexpr uint32_t kMostStopStrings = 32, kMostBannedStrings = 64, kMostStopTokens = 64;
-constexpr size_t kMostStringBytes = 256;
+constexpr uint32_t kMostBreakers = 32;
+constexpr size_t kMostStringBytes = 256, kMostBreakerBytes = 40;
 
 struct FloatRange {
   const char* field;
@@ -46,31 +47,37 @@ banter_result check_ints(const char* name, std::span<const IntRange> ranges) noe
   return BANTER_OK;
 }
 
-BANTER_GAME_THREAD banter_result read_strings(const char* field, const char* const* strings, uint32_t count,
-                                              uint32_t most, std::span<const char* const>& out) noexcept {
-  if (count == 0) return BANTER_OK;
-  if (count > most) {
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config has %u %s; at most %u are possible.", count,
-                field, most);
+struct StringList {
+  const char* owner;  // what messages call the struct
+  const char* field;
+  const char* const* strings;
+  uint32_t count, most;
+  size_t most_bytes = kMostStringBytes;
+};
+
+BANTER_GAME_THREAD banter_result read_strings(const StringList& list, std::span<const char* const>& out) noexcept {
+  if (list.count == 0) return BANTER_OK;
+  if (list.count > list.most) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s has %u %s; at most %u are possible.", list.owner, list.count,
+                list.field, list.most);
   }
-  if (strings == nullptr) {
-    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.%s is NULL, but its count is %u.", field, count);
+  if (list.strings == nullptr) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.%s is NULL, but its count is %u.", list.owner, list.field,
+                list.count);
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    const char* const s = strings[i];
-    if (s == nullptr) {
-      return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.%s[%u] is NULL.", field, i);
-    }
-    const auto* const end = static_cast<const char*>(std::memchr(s, 0, kMostStringBytes + 1));
+  for (uint32_t i = 0; i < list.count; ++i) {
+    const char* const s = list.strings[i];
+    if (s == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.%s[%u] is NULL.", list.owner, list.field, i);
+    const auto* const end = static_cast<const char*>(std::memchr(s, 0, list.most_bytes + 1));
     if (end == s || end == nullptr) {
-      return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.%s[%u] is %s; give 1 to %zu bytes.", field, i,
-                  end == s ? "empty" : "too long", kMostStringBytes);
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.%s[%u] is %s; give 1 to %zu bytes.", list.owner, list.field, i,
+                  end == s ? "empty" : "too long", list.most_bytes);
     }
     if (!is_valid_utf8({s, static_cast<size_t>(end - s)})) {
-      return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_request_config.%s[%u] is not valid UTF-8.", field, i);
+      return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.%s[%u] is not valid UTF-8.", list.owner, list.field, i);
     }
   }
-  out = {strings, count};
+  out = {list.strings, list.count};
   return BANTER_OK;
 }
 
@@ -163,6 +170,12 @@ BANTER_GAME_THREAD banter_result read_sampling(const banter_sampling_config* con
                 "of the vocabulary, and a number or minus infinity.",
                 name, i, static_cast<double>(value), c.logit_bias_tokens[i]);
   }
+  if (c.reserved0 != 0) return fail(BANTER_ERROR_INVALID_ARGUMENT, "%s.reserved0 must be 0.", name);
+  if (const auto code =
+          read_strings({name, "dry_breakers", c.dry_breakers, c.dry_breaker_count, kMostBreakers, kMostBreakerBytes},
+                       out.dry_breakers)) {
+    return code;
+  }
   out.settings = {c.seed,
                   c.temperature,
                   c.top_p,
@@ -206,12 +219,14 @@ BANTER_GAME_THREAD banter_result read_request(const banter_request_config* confi
                 "banter_request_config.priority is %d; give a value in [0, 7], or BANTER_PRIORITY_DEFAULT.",
                 c.priority);
   }
-  if (const auto code =
-          read_strings("stop_strings", c.stop_strings, c.stop_string_count, kMostStopStrings, out.stop_strings)) {
+  constexpr const char* kOwner = "banter_request_config";
+  if (const auto code = read_strings({kOwner, "stop_strings", c.stop_strings, c.stop_string_count, kMostStopStrings},
+                                     out.stop_strings)) {
     return code;
   }
-  if (const auto code = read_strings("banned_strings", c.banned_strings, c.banned_string_count, kMostBannedStrings,
-                                     out.banned_strings)) {
+  if (const auto code =
+          read_strings({kOwner, "banned_strings", c.banned_strings, c.banned_string_count, kMostBannedStrings},
+                       out.banned_strings)) {
     return code;
   }
   if (c.stop_token_count > kMostStopTokens || (c.stop_token_count > 0 && c.stop_tokens == nullptr)) {

@@ -66,6 +66,7 @@ struct Sampling {
   engine::SamplingSettings settings;
   std::span<const int32_t> bias_tokens;
   std::span<const float> bias_values;
+  std::span<const char* const> dry_breakers;
 };
 /** @param name  what messages call the struct */
 banter_result read_sampling(const banter_sampling_config* config, Sampling& out,
@@ -80,6 +81,7 @@ banter_result read_sampling_into(const banter_sampling_config* config, Target& o
   out.sampling = sampling.settings;
   out.bias_tokens = sampling.bias_tokens;
   out.bias_values = sampling.bias_values;
+  out.dry_breakers = sampling.dry_breakers;
   return BANTER_OK;
 }
 

@@ -68,6 +68,7 @@ class CpuBackend final : public ops::Backend {
   }
   bool is_host_memory() const override { return true; }
   bool supports(ops::KvType) const override { return true; }
+  bool shifts_keys() const override { return true; }
   std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override {
     return page_layout(geometry);
   }

@@ -78,6 +78,10 @@ static void rope_kv_row(const ops::RopeKvParams& params, const RowRotation& rota
       store_vector(*params.kv, sequence, params.layer, 1, h, position, params.v + at);
       continue;
     }
+    if (params.k_shift != nullptr) {
+      const float* const shift = params.k_shift + static_cast<size_t>(h) * static_cast<size_t>(dim);
+      for (int32_t d = 0; d < dim; ++d) scratch[d] -= shift[d];
+    }
     for (int value = 0; value < 2; ++value) {
       if (value == 1) memcpy(scratch, params.v + at, sizeof(float) * static_cast<size_t>(dim));
       rotate_for_cache(scratch, dim);

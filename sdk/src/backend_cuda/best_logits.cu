@@ -15,10 +15,10 @@ namespace banter::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr int kDigits[] = {11, 11, 10};
+constexpr int kDigitBits = 11;  // of a key, from the top: 11, 11 and 10 bits
 
 struct BestShared {
-  int32_t histogram[1 << 11];
+  int32_t histogram[1 << kDigitBits];
   uint32_t prefix;
   int32_t rank, count;
 };
@@ -67,8 +67,9 @@ template <class Each>
 __device__ uint32_t select_rank(BestShared& shared, int32_t rank, Each&& each) {
   uint32_t prefix = 0;
   int left = 32;
-  for (const int bits : kDigits) {
-    for (int i = static_cast<int>(threadIdx.x); i < 1 << 11; i += kThreads) shared.histogram[i] = 0;
+  while (left > 0) {
+    const int bits = left < kDigitBits ? left : kDigitBits;
+    for (int i = static_cast<int>(threadIdx.x); i < 1 << kDigitBits; i += kThreads) shared.histogram[i] = 0;
     __syncthreads();
     each([&](uint32_t key) {
       if (left < 32 && key >> left != prefix) return;

@@ -75,6 +75,7 @@ class CudaBackend final : public ops::Backend {
 
   bool supports(ops::KvType type) const override { return type != ops::KvType::kF32; }
 
+  bool shifts_keys() const override { return true; }
   std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override;
 
   void set_upload_progress(UploadProgress progress) override { progress_ = progress; }  // a copy: backend_plugin.h
@@ -104,8 +105,9 @@ class CudaBackend final : public ops::Backend {
   void rope_kv(const ops::RopeKvParams& p) override {
     use(p.kv);
     use(p.recent);
-    program_.push_back(RopeKvOp{p.q, p.k, p.v, p.q_norm, p.k_norm, p.epsilon, static_cast<const CudaRope*>(p.rope),
-                                p.heads, p.layer, pages_op(p.kv), pages_op(p.recent)});
+    program_.push_back(RopeKvOp{p.q, p.k, p.v, p.q_norm, p.k_norm, p.k_shift, p.epsilon,
+                                static_cast<const CudaRope*>(p.rope), p.heads, p.layer, pages_op(p.kv),
+                                pages_op(p.recent)});
   }
   void attention(const ops::AttentionParams& p) override {
     use(p.kv);

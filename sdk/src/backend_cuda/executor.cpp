@@ -172,6 +172,7 @@ cudaError_t Executor::run(const Call& call, const RopeKvOp& op) {
   args.v = op.v;
   args.q_norm = op.q_norm;
   args.k_norm = op.k_norm;
+  args.k_shift = op.k_shift;
   args.epsilon = op.epsilon;
   if (op.rope != nullptr) {
     args.cos_sin = op.rope->table.as<const float>();

@@ -63,6 +63,7 @@ struct RopeKvArgs {
   const float* v;
   const float* q_norm;
   const float* k_norm;
+  const float* k_shift;
   float epsilon;
   const float* cos_sin;  // [positions][pairs][2], magnitude included; null: no rotation
   int32_t pairs;         // n_rot / 2

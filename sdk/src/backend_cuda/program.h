@@ -66,6 +66,7 @@ struct RopeKvOp {
   const float* v;
   const float* q_norm;
   const float* k_norm;
+  const float* k_shift;
   float epsilon;
   const CudaRope* rope;
   int32_t heads, layer;

@@ -28,6 +28,7 @@ struct RopeKvKernel {
   const float* q_norm;
   const float* k_norm;
   const float* cos_sin;
+  const float* k_shift;
   float epsilon;
   int32_t pairs;
   bool adjacent_pairs;
@@ -56,6 +57,16 @@ __device__ __forceinline__ void norm_vector(HeadVector& v, const float* weight, 
     if (d >= dim) continue;
     v.x[i][0] = v.x[i][0] * scale * weight[d];
     v.x[i][1] = v.x[i][1] * scale * weight[d + 1];
+  }
+}
+
+__device__ __forceinline__ void subtract(HeadVector& v, const float* shift, int32_t dim, int32_t lane) {
+#pragma unroll
+  for (int i = 0; i < kVectorSteps; ++i) {
+    const int32_t d = vector_dim(lane, i);
+    if (d >= dim) continue;
+    v.x[i][0] -= shift[d];
+    v.x[i][1] -= shift[d + 1];
   }
 }
 
@@ -200,6 +211,9 @@ __global__ void __launch_bounds__(kWarp* kWarpsOfBlock) rope_kv_kernel(RopeKvKer
                   a.cos_sin + static_cast<size_t>(position) * static_cast<size_t>(2 * a.pairs), a.pairs,
                   a.adjacent_pairs, a.head_dim, lane);
   }
+  if (a.k_shift != nullptr && !is_q && value == 0) {
+    subtract(v, a.k_shift + static_cast<size_t>(head) * static_cast<size_t>(a.head_dim), a.head_dim, lane);
+  }
   if (a.rotation != 0) rotate_for_cache(v, a.rotation, lane);
   if (is_q) {
     store_vector(v, a.q + at, a.head_dim, lane);
@@ -224,6 +238,7 @@ cudaError_t rope_kv(const StepView& step, int32_t rows, const RopeKvArgs& args, 
   kernel.q_norm = args.q_norm;
   kernel.k_norm = args.k_norm;
   kernel.cos_sin = args.pairs > 0 ? args.cos_sin : nullptr;
+  kernel.k_shift = is_quantised ? args.k_shift : nullptr;
   kernel.epsilon = args.epsilon;
   kernel.pairs = args.pairs;
   kernel.adjacent_pairs = args.adjacent_pairs;

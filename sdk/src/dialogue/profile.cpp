@@ -58,6 +58,28 @@ Result<void> read_examples(const schema::NpcProfile& in, TextBudget& texts, Prof
   return {};
 }
 
+Result<void> read_breakers(const schema::Sampling& in, TextBudget& texts, Profile& out) {
+  constexpr const char* kField = "sampling.dry_breakers";
+  if (in.dry_breakers() == nullptr) return {};
+  if (in.dry_breakers()->size() > kMostProfileBreakers) {
+    return out_of_range(texts, kField,
+                        "are " + std::to_string(in.dry_breakers()->size()) + "; at most " +
+                            std::to_string(kMostProfileBreakers) + " are possible.");
+  }
+  for (uint32_t i = 0; i < in.dry_breakers()->size(); ++i) {
+    const auto text = texts.take(in.dry_breakers()->Get(i), indexed(kField, i));
+    if (!text) return text.error();
+    if (text->find('\0') != std::string_view::npos) {
+      return out_of_range(texts, indexed(kField, i), "has a zero byte; leave it out.");
+    }
+    out.dry_breakers.emplace_back(*text);
+  }
+  for (const std::string& breaker : out.dry_breakers) out.dry_breaker_texts.push_back(breaker.c_str());
+  out.sampling.dry_breakers = out.dry_breaker_texts.data();
+  out.sampling.dry_breaker_count = static_cast<uint32_t>(out.dry_breaker_texts.size());
+  return {};
+}
+
 void read_sampling(const schema::Sampling& in, Profile& out) {
   banter_sampling_config& s = out.sampling;
   s.seed = in.seed();
@@ -159,7 +181,10 @@ Result<Profile> read_profile(std::span<const std::byte> bytes, const banter_samp
   if (Result<void> read = read_limits(in, texts, out); !read) return read.error();
   if (Result<void> read = read_stop_strings(in, texts, out); !read) return read.error();
   out.sampling = sampling_defaults;
-  if (in.sampling() != nullptr) read_sampling(*in.sampling(), out);
+  if (in.sampling() != nullptr) {
+    read_sampling(*in.sampling(), out);
+    if (Result<void> read = read_breakers(*in.sampling(), texts, out); !read) return read.error();
+  }
   return out;
 }
 

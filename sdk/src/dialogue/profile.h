@@ -19,9 +19,11 @@ struct Profile {
   std::string persona;         // lore first, then persona, blank lines between
   std::vector<Turn> examples;  // user and assistant in turn
   bool has_sampling = false;
-  banter_sampling_config sampling{};  // its ranges are not checked yet; its arrays point to the two below
+  banter_sampling_config sampling{};  // its ranges are not checked yet; its arrays point to those below
   std::vector<int32_t> bias_tokens;
   std::vector<float> bias_values;
+  std::vector<std::string> dry_breakers;
+  std::vector<const char*> dry_breaker_texts;
   uint32_t context_tokens = 0;
   uint32_t reply_reserve_tokens = 0;
   int32_t priority = 4;
@@ -34,7 +36,7 @@ struct Profile {
 };
 
 inline constexpr size_t kMostProfileBytes = size_t{16} << 20;
-inline constexpr uint32_t kMostProfileStopStrings = 32;
+inline constexpr uint32_t kMostProfileStopStrings = 32, kMostProfileBreakers = 32;
 inline constexpr size_t kMostStopStringBytes = 256;
 
 /** Reads a profile. `bytes` may have any alignment and contents.

@@ -37,7 +37,8 @@ void write_strings(ChainCursor& cursor, std::span<const char* const> strings) {
 
 BANTER_GAME_THREAD size_t payload_bytes(const Submission& s) {
   return s.text.size() + s.tokens.size_bytes() + s.bias_tokens.size_bytes() + s.bias_values.size_bytes() +
-         s.stop_tokens.size_bytes() + strings_bytes(s.stop_strings) + strings_bytes(s.banned_strings);
+         s.stop_tokens.size_bytes() + strings_bytes(s.stop_strings) + strings_bytes(s.banned_strings) +
+         strings_bytes(s.dry_breakers);
 }
 
 BANTER_GAME_THREAD void write_payload(ChainCursor cursor, const Submission& s, size_t bytes) {
@@ -49,6 +50,7 @@ BANTER_GAME_THREAD void write_payload(ChainCursor cursor, const Submission& s, s
   cursor.write(s.stop_tokens.data(), s.stop_tokens.size_bytes());
   write_strings(cursor, s.stop_strings);
   write_strings(cursor, s.banned_strings);
+  write_strings(cursor, s.dry_breakers);
 }
 
 }  // namespace
@@ -146,6 +148,7 @@ BANTER_GAME_THREAD Refusal Engine::submit(const Submission& submission, banter_r
   slot.stop_token_count = static_cast<uint8_t>(submission.stop_tokens.size());
   slot.stop_string_count = static_cast<uint8_t>(submission.stop_strings.size());
   slot.banned_string_count = static_cast<uint8_t>(submission.banned_strings.size());
+  slot.dry_breaker_count = static_cast<uint8_t>(submission.dry_breakers.size());
   slot.blob.reset(submission.blob);  // was empty: its last holder took it
   slot.submitted_ns = now_ns();
 
@@ -329,6 +332,7 @@ Result<NpcObject*> Engine::create_npc(ModelObject& model, const NpcSettings& set
     for (size_t i = 0; i < settings.bias_tokens.size(); ++i) {
       npc->logit_bias.emplace_back(settings.bias_tokens[i], settings.bias_values[i]);
     }
+    npc->dry_breakers.assign(settings.dry_breakers.begin(), settings.dry_breakers.end());
     return {};
   });
   if (!filled) {

@@ -23,6 +23,7 @@ struct NpcSettings {
   SamplingSettings sampling;
   std::span<const int32_t> bias_tokens;
   std::span<const float> bias_values;
+  std::span<const char* const> dry_breakers;
   void* user_data = nullptr;
   // From a profile:
   std::span<const dialogue::Turn> examples;

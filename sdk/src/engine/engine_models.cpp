@@ -148,6 +148,8 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
   info.has_chat_template = loaded->format->has_template() ? 1 : 0;
   info.kv_type = ops::kv_type_name(m.kv_type());
   info.backend_reason = model.backend_reason.c_str();
+  model.warning = loaded->warning;
+  info.warning = model.warning.c_str();
   channels_.config.log.write(BANTER_LOG_INFO,
                              model.name + " is ready on " + model.backend + " (" + model.backend_reason +
                                  "): " + std::to_string(info.weight_bytes >> 20) + " MiB of weights, " +

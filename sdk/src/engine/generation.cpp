@@ -217,7 +217,10 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
   generation->params = params_of(slot.has_sampling ? slot.sampling
                                  : npc_sampling    ? slot.npc->sampling
                                                    : default_sampling());
-  if (npc_sampling) generation->params.logit_bias = slot.npc->logit_bias;
+  if (npc_sampling) {
+    generation->params.logit_bias = slot.npc->logit_bias;
+    generation->dry_breakers = slot.npc->dry_breakers;
+  }
 
   ChainCursor cursor = slot.chain != FreeList::kNone ? ChainCursor(channels.text, slot.chain)
                                                      : ChainCursor(slot.inline_payload, RequestSlot::kInlineBytes);
@@ -238,6 +241,7 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index) {
                                 slot.npc->stop_strings.end());
   }
   options.banned_strings = read_strings(cursor, slot.banned_string_count);
+  if (slot.has_sampling) generation->dry_breakers = read_strings(cursor, slot.dry_breaker_count);
   options.ignore_end = (slot.flags & BANTER_REQUEST_IGNORE_END) != 0;
   options.special_text = (slot.flags & BANTER_REQUEST_SPECIAL_TEXT) != 0;
   options.report_thought = (slot.flags & BANTER_REQUEST_REPORT_THOUGHT) != 0;

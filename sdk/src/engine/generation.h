@@ -12,6 +12,7 @@
 #include "dialogue/reply.h"
 #include "engine/acceptance.h"
 #include "engine/channels.h"
+#include "engine/draft_cache.h"
 #include "engine/latency.h"
 #include "engine/metrics.h"
 #include "engine/objects.h"
@@ -40,6 +41,7 @@ struct Generation {
   std::string text;
   std::vector<text::TokenId> input_tokens;
   sampling::SamplingParams params;
+  std::vector<std::string> dry_breakers;  // what params.dry_breakers becomes for the model's tokenizer
   dialogue::ReplyOptions reply_options;
 
   // While it runs. `tokens` is the whole sequence; what of it is not in the cache is still to be computed.
@@ -56,7 +58,7 @@ struct Generation {
   // Speculation: guesses of what comes after `tokens`, and the tokens of the chunk that checks them.
   std::vector<text::TokenId> guesses, checked;
   Acceptance acceptance;
-  std::optional<kv::SequenceCache> draft_cache;
+  std::optional<DraftCache> draft_cache;
   uint32_t drafted_tokens = 0, accepted_tokens = 0;
 
   std::optional<dialogue::Reply> reply;

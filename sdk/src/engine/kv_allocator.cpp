@@ -119,7 +119,7 @@ NpcObject* KvAllocator::oldest_idle() const {
 bool KvAllocator::reclaim() {
   NpcObject* const idle = oldest_idle();
   const uint64_t page_used = index_.oldest_use();
-  if (idle == nullptr || page_used <= idle->state->last_used) return index_.evict();
+  if (idle == nullptr || page_used <= idle->state->last_used) return index_.evict() || drafts_.drop_oldest();
   // What the index knows of it stays there until its own turn comes.
   idle->state->cache->clear();
   idle->state->cached.clear();

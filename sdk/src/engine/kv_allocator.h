@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/draft_cache.h"
 #include "engine/generation.h"
 #include "engine/objects.h"
 #include "engine/scheduler.h"
@@ -23,15 +24,20 @@ struct Ranked {
 /** Pages of one model's pool. Engine thread only.
  *
  *  A generation is admitted when the pages that its tokens need are free, or held only by the prefix index, by idle
- *  characters, or by generations behind it in rank. When pages run out in a step, the least recently used ones go first:
- *  of idle characters and of prefixes that nobody uses (to the swap store, where there is one). Then generations are
+ *  characters, for speculation, or by generations behind it in rank. When pages run out in a step, the least recently used ones go first:
+ *  of idle characters and of prefixes that nobody uses (to the swap store, where there is one); then caches in which
+ *  replies of other models, whose draft model this is, guess ahead. Then generations are
  *  preempted from the lowest rank up: their pages stay in the prefix index while there is room, so that going on costs
  *  little, and are computed again otherwise, with the same result. The first in rank can therefore always go on: it fits
  *  the pool alone, because no context is longer than that. */
 class KvAllocator {
  public:
-  KvAllocator(kv::PagePool& pool, kv::PrefixIndex& index, int32_t chunk_tokens)
-      : pool_(pool), index_(index), chunk_tokens_(chunk_tokens), seen_(static_cast<size_t>(pool.total_pages()), 0) {}
+  KvAllocator(kv::PagePool& pool, kv::PrefixIndex& index, DraftCacheList& drafts, int32_t chunk_tokens)
+      : pool_(pool),
+        index_(index),
+        drafts_(drafts),
+        chunk_tokens_(chunk_tokens),
+        seen_(static_cast<size_t>(pool.total_pages()), 0) {}
   /** Idle characters' pages go back to the pool. */
   ~KvAllocator();
 
@@ -67,6 +73,7 @@ class KvAllocator {
 
   kv::PagePool& pool_;
   kv::PrefixIndex& index_;
+  DraftCacheList& drafts_;
   int32_t chunk_tokens_;
   NpcObject* npcs_ = nullptr;
   // Of this step: pages held by the generations counted so far, and pages promised to them.

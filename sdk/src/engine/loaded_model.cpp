@@ -1,10 +1,12 @@
 #include "engine/loaded_model.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/byte_source.h"
 #include "engine/host_io.h"
 #include "formats/gguf.h"
+#include "model/key_shift.h"
 
 namespace banter::engine {
 namespace {
@@ -88,9 +90,9 @@ Result<void> create_pool(LoadedModel& loaded, const LoadSettings& settings) {
                      megabytes(conversation_bytes(groups, wanted, loaded.chunk_tokens)) + " for a full context."};
   }
   if (loaded.context_tokens < wanted) {
-    loaded.warning = "The KV pool of " + megabytes(loaded.kv_bytes) + " holds conversations of " +
-                     std::to_string(loaded.context_tokens) + " tokens, not of " + std::to_string(wanted) +
-                     "; raise kv_budget_bytes for longer ones.";
+    loaded.warn("The KV pool of " + megabytes(loaded.kv_bytes) + " holds conversations of " +
+                std::to_string(loaded.context_tokens) + " tokens, not of " + std::to_string(wanted) +
+                "; raise kv_budget_bytes for longer ones.");
   }
   return {};
 }
@@ -100,6 +102,20 @@ bool is_for_another_backend(banter_result code) {
   const banter_result kind = banter_result_class(code);
   return code != BANTER_ERROR_BUDGET_EXCEEDED &&
          (kind == BANTER_ERROR_OUT_OF_MEMORY || kind == BANTER_ERROR_BACKEND || kind == BANTER_ERROR_UNSUPPORTED);
+}
+
+/** Warns where INT4 pages probably spoil the model's words. */
+Result<void> look_at_keys(LoadedModel& loaded, const formats::Gguf& file) {
+  if (loaded.model->kv_type() != ops::KvType::kI4) return {};
+  const model::Hyperparameters& hp = loaded.model->hyperparameters();
+  auto left = model::key_bias_left(file, hp, model::can_shift_keys(hp, *loaded.backend));
+  if (!left) return left.error();
+  if (*left <= 1) return {};
+  char times[32];
+  std::snprintf(times, sizeof times, "%.1f", *left);
+  loaded.warn(std::string("INT4 KV pages harm this model: the biases of its keys are up to ") + times +
+              " times what tokens contribute to them; use INT8, or measure first with `banter perplexity --kv int4`.");
+  return {};
 }
 
 /** Everything of the model but its threads, which must outlive it. */
@@ -127,8 +143,9 @@ Result<std::unique_ptr<LoadedModel>> load_on(BackendChoice backend, const format
   if (!format) return format.error();
   loaded->format = std::move(*format);
   if (Result<void> made = create_pool(*loaded, settings); !made) return made.error();
+  if (Result<void> looked = look_at_keys(*loaded, file); !looked) return looked.error();
   if (!loaded->format->template_problem().empty()) {
-    loaded->warning += "The model's chat template is not used: " + loaded->format->template_problem();
+    loaded->warn("The model's chat template is not used: " + loaded->format->template_problem());
   }
 
   const text::Tokenizer& tokenizer = loaded->model->tokenizer();
@@ -146,6 +163,11 @@ Result<std::unique_ptr<LoadedModel>> load_on(BackendChoice backend, const format
 }
 
 }  // namespace
+
+void LoadedModel::warn(const std::string& sentence) {
+  if (!warning.empty()) warning += ' ';
+  warning += sentence;
+}
 
 int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk) {
   int32_t low = 0, high = wanted;

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "dialogue/chat_format.h"
 #include "engine/backend_loader.h"
+#include "engine/draft_cache.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_index.h"
 #include "model/fingerprint.h"
@@ -55,6 +56,7 @@ struct LoadedModel {
   std::unique_ptr<dialogue::ChatFormat> format;
   std::unique_ptr<kv::PagePool> pool;
   std::unique_ptr<kv::PrefixIndex> prefixes;  // of the pool
+  DraftCacheList draft_caches;                // other models' replies' in this pool
   std::shared_ptr<sampling::Workspace> workspace;
   std::vector<text::TokenId> unused_tokens;  // never sampled
   int32_t context_tokens = 0;                // longest conversation that model and pool hold
@@ -63,7 +65,8 @@ struct LoadedModel {
   uint32_t kv_bytes_per_token = 0;  // of the layers with full attention
   model::Fingerprint fingerprint;   // for snapshots
   std::string backend_reason;       // why it is this backend
-  std::string warning;              // for the log, "" when all is well
+  std::string warning;              // for the log and the model's facts, "" when all is well
+  void warn(const std::string& sentence);
 };
 
 /** The longest conversation, at most `wanted` tokens, that the pool can hold. */

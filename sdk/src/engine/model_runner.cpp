@@ -11,12 +11,29 @@ constexpr int32_t kDefaultReserve = 256;
 constexpr int32_t kLeastContext = 64;  // tokens of a conversation that every pool holds
 constexpr const char* kDeadlinePassed = "The deadline passed before the reply could begin.";
 
+/** What `text` is made of where other text stands before it: some tokenizers put a space before all else. */
+std::vector<text::TokenId> tokens_within_text(const text::Tokenizer& tokenizer, const std::string& text) {
+  const auto bytes_of = [&](text::TokenId id) { return tokenizer.token_bytes(id, true).size(); };
+  std::vector<text::TokenId> alone, behind;
+  tokenizer.encode(text, false, alone);
+  size_t bytes = 0;
+  for (const text::TokenId id : alone) bytes += bytes_of(id);
+  if (bytes == text.size()) return alone;
+  tokenizer.encode("\n" + text, false, behind);
+  bytes = 0;
+  size_t first = behind.size();
+  while (first > 0 && bytes < text.size()) bytes += bytes_of(behind[--first]);
+  if (bytes != text.size()) return alone;  // the newline is part of its first token
+  behind.erase(behind.begin(), behind.begin() + static_cast<std::ptrdiff_t>(first));
+  return behind;
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(Channels& channels, const ModelObject& object, std::unique_ptr<LoadedModel> loaded)
     : channels_(channels),
       loaded_(std::move(loaded)),
-      allocator_(*loaded_->pool, *loaded_->prefixes, loaded_->chunk_tokens),
+      allocator_(*loaded_->pool, *loaded_->prefixes, loaded_->draft_caches, loaded_->chunk_tokens),
       object_(object) {
   const auto sequences = static_cast<size_t>(loaded_->model->max_logit_rows()) * 2;
   running_.reserve(sequences);
@@ -81,6 +98,11 @@ Result<void> ModelRunner::prepare(Generation& generation) {
   generation.trimmed_turns = generation.prompt.dropped_turns;
   generation.trimmed_tokens = generation.prompt.dropped_tokens;
 
+  if (generation.params.dry_multiplier > 0) {
+    for (const std::string& breaker : generation.dry_breakers) {
+      generation.params.dry_breakers.push_back(tokens_within_text(loaded_->model->tokenizer(), breaker));
+    }
+  }
   const int32_t vocabulary = loaded_->model->hyperparameters().vocabulary;
   auto sampler = sampling::Sampler::create(generation.params, vocabulary, generation.limit + 1, loaded_->workspace);
   if (!sampler) return sampler.error();

@@ -39,7 +39,7 @@ struct ModelObject {
   enum Status : uint32_t { kLoading, kReady, kFailed };
   std::atomic<uint32_t> status{kLoading};
   // Written before status becomes kReady, then constant.
-  std::string name, architecture, backend, backend_reason;
+  std::string name, architecture, backend, backend_reason, warning;
   banter_model_info info{};
   const text::Tokenizer* tokenizer = nullptr;
 
@@ -92,6 +92,7 @@ struct NpcObject {
   bool has_sampling = false;
   SamplingSettings sampling;
   std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::string> dry_breakers;
 
   // Engine thread:
   std::unique_ptr<NpcState> state;  // from its first request or turn

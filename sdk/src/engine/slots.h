@@ -39,10 +39,10 @@ struct alignas(64) RequestSlot {
   uint32_t deadline_ms = 0;
   uint32_t thinking_budget_tokens = 0;
   uint32_t bias_count = 0;
-  uint8_t stop_token_count = 0, stop_string_count = 0, banned_string_count = 0;
+  uint8_t stop_token_count = 0, stop_string_count = 0, banned_string_count = 0, dry_breaker_count = 0;
 
-  // The variable part, in this order: text or tokens, bias tokens, bias values, stop tokens, then each stop string and
-  // each banned string behind its length. In `inline_payload` where it fits (chain is none then), else in the chain.
+  // The variable part, in this order: text or tokens, bias tokens, bias values, stop tokens, then each stop string,
+  // each banned string and each DRY breaker behind its length. In `inline_payload` where it fits (chain is none then), else in the chain.
   uint32_t chain = FreeList::kNone;
   static constexpr size_t kInlineBytes = 384;
   std::byte inline_payload[kInlineBytes];

@@ -63,10 +63,11 @@ bool DraftModel::prepare(Wanted& wanted) {
   Generation& generation = *wanted.generation;
   const auto size = static_cast<int32_t>(generation.tokens.size());
   if (!generation.draft_cache) {
-    generation.draft_cache.emplace(*draft_.pool, std::min(draft_.context_tokens, generation.limit + 64));
-    draft_.prefixes->attach(generation.tokens, size - 1, *generation.draft_cache, ++uses_);
+    generation.draft_cache.emplace(draft_.draft_caches, *draft_.pool,
+                                   std::min(draft_.context_tokens, generation.limit + 64));
   }
-  kv::SequenceCache& cache = *generation.draft_cache;
+  kv::SequenceCache& cache = generation.draft_cache->use();
+  if (cache.length() == 0) draft_.prefixes->attach(generation.tokens, size - 1, cache, ++uses_);
   // What was guessed wrong last time goes: the newest token always, it is computed anew.
   cache.truncate(size - 1);
   wanted.most = std::min(wanted.most, cache.max_tokens() - size);
@@ -96,7 +97,7 @@ void DraftModel::guess(std::span<Wanted> wanted) {
       Generation& generation = *w.generation;
       if (left == 0 || logits_left == 0) w.most = 0;  // no room: no (further) guesses in this step
       if (round >= w.most) continue;
-      kv::SequenceCache& cache = *generation.draft_cache;
+      kv::SequenceCache& cache = generation.draft_cache->use();
       // In the first round everything that the cache lacks, then the guess before.
       std::span<const text::TokenId> missing =
           round == 0 ? std::span<const text::TokenId>(generation.tokens).subspan(static_cast<size_t>(cache.length()))
@@ -121,7 +122,7 @@ void DraftModel::guess(std::span<Wanted> wanted) {
     for (size_t i = 0; i < in_batch_.size(); ++i) {
       if (batch_.chunks[i].logits == model::LogitRows::kNone) continue;
       Generation& generation = *in_batch_[i]->generation;
-      if (round == 0) draft_.prefixes->insert(generation.tokens, *generation.draft_cache, ++uses_, true);
+      if (round == 0) draft_.prefixes->insert(generation.tokens, generation.draft_cache->use(), ++uses_, true);
       if (!choose(generation, row++)) in_batch_[i]->most = 0;
     }
     if (round > 0 && !in_batch_.empty()) {

@@ -45,6 +45,7 @@ struct Submission {
   SamplingSettings sampling;
   std::span<const int32_t> bias_tokens;
   std::span<const float> bias_values;  // as many
+  std::span<const char* const> dry_breakers;
   std::span<const char*const> stop_strings, banned_strings;
   std::span<const int32_t> stop_tokens;
   Blob* blob = nullptr;  // a snapshot to load; the request's once it is accepted

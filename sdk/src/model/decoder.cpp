@@ -1,8 +1,11 @@
 #include "model/decoder.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
+
+#include "model/key_shift.h"
 
 namespace banter::model {
 
@@ -40,15 +43,42 @@ uint64_t decoder_buffer_bytes(const Hyperparameters& hp, int32_t max_rows, int32
 }
 
 Result<std::unique_ptr<Decoder>> Decoder::create(const Hyperparameters& hp, const DecoderWeights& weights,
-                                                 ops::Backend& backend, int32_t max_rows, int32_t max_logit_rows) {
+                                                 ops::Backend& backend, ops::KvType kv_type, int32_t max_rows,
+                                                 int32_t max_logit_rows) {
   std::unique_ptr<Decoder> decoder(new Decoder(hp, weights, backend));  // the constructor is private
   for (const ops::RopeSpec& spec : hp.ropes) {
     Result<std::unique_ptr<ops::Rope>> rope = backend.create_rope(spec);
     if (!rope) return rope.error();
     decoder->ropes_.push_back(std::move(*rope));
   }
+  if (ops::kv_is_quantised(kv_type) && can_shift_keys(hp, backend)) {
+    if (Result<void> made = decoder->make_key_shifts(); !made) return made.error();
+  }
   if (Result<void> done = decoder->allocate_buffers(max_rows, max_logit_rows); !done) return done.error();
   return decoder;
+}
+
+Result<void> Decoder::make_key_shifts() {
+  const auto width = static_cast<size_t>(hp_.kv_dim());
+  std::vector<float> shifts, bias(width);
+  std::vector<size_t> starts(weights_.layers.size(), SIZE_MAX);
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    if (weights_.layers[i].k_bias == nullptr) continue;
+    Result<void> read = backend_.copy_to_host(bias.data(), weights_.layers[i].k_bias, width * sizeof(float));
+    if (!read) return read;
+    const int32_t rope = hp_.layer_kinds[i].rope;
+    const std::vector<float> shift =
+        key_shift(rope < 0 ? nullptr : &hp_.ropes[static_cast<size_t>(rope)], bias, hp_.head_dim);
+    starts[i] = shifts.size();
+    shifts.insert(shifts.end(), shift.begin(), shift.end());
+  }
+  if (shifts.empty()) return {};
+  Result<DeviceBuffer> memory = DeviceBuffer::create(backend_, shifts.size() * sizeof(float));
+  if (!memory) return memory.error();
+  shift_memory_ = std::move(*memory);
+  const auto* const start = static_cast<const float*>(shift_memory_.data());
+  for (const size_t at : starts) key_shifts_.push_back(at == SIZE_MAX ? nullptr : start + at);
+  return backend_.copy_from_host(shift_memory_.data(), shifts.data(), shifts.size() * sizeof(float));
 }
 
 Result<void> Decoder::allocate_buffers(int32_t max_rows, int32_t max_logit_rows) {
@@ -224,6 +254,8 @@ void Decoder::run_attention(const kv::PagePool& pool, size_t index) {
   const LayerKind& kind = hp_.layer_kinds[index];
   const ops::KvPages& kv = pool.pages(kind.kv_group);
   const ops::KvPages* recent = pool.companion_pages(kind.kv_group);
+  const bool may_shift = !key_shifts_.empty() && ops::kv_is_quantised(kv.geometry.type);
+  const float* const shift = may_shift ? key_shifts_[index] : nullptr;
   const ops::LinearTarget qkv[] = {
       {layer.q.get(), layer.q_bias, q_}, {layer.k.get(), layer.k_bias, k_}, {layer.v.get(), layer.v_bias, v_}};
   backend_.linear({.x = hidden_, .rows = static_cast<int32_t>(tokens_.size()), .targets = qkv});
@@ -237,7 +269,8 @@ void Decoder::run_attention(const kv::PagePool& pool, size_t index) {
                     .heads = hp_.heads,
                     .kv = &kv,
                     .layer = kind.kv_layer,
-                    .recent = recent});
+                    .recent = recent,
+                    .k_shift = shift});
   const bool is_last = index + 1 == weights_.layers.size();
   if (is_last && logit_rows_.empty()) return;  // this step only fills the cache
   backend_.attention({.q = q_,

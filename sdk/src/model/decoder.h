@@ -22,8 +22,10 @@ uint64_t decoder_buffer_bytes(const Hyperparameters& hp, int32_t max_rows, int32
 /** Runs steps; see Model::forward. Borrows hyper-parameters, weights and backend. */
 class Decoder {
  public:
+  /** @param kv_type  of the pools that it will be given */
   static Result<std::unique_ptr<Decoder>> create(const Hyperparameters& hp, const DecoderWeights& weights,
-                                                 ops::Backend& backend, int32_t max_rows, int32_t max_logit_rows);
+                                                 ops::Backend& backend, ops::KvType kv_type, int32_t max_rows,
+                                                 int32_t max_logit_rows);
 
   Result<std::span<float>> forward(const kv::PagePool& pool, const Batch& batch);
   Result<int32_t> forward_best(const kv::PagePool& pool, const Batch& batch);
@@ -33,6 +35,7 @@ class Decoder {
   Decoder(const Hyperparameters& hp, const DecoderWeights& weights, ops::Backend& backend)
       : hp_(hp), weights_(weights), backend_(backend) {}
 
+  Result<void> make_key_shifts();
   Result<void> allocate_buffers(int32_t max_rows, int32_t max_logit_rows);
   Result<void> check(const kv::PagePool& pool, const Batch& batch) const;
   Result<void> run(const kv::PagePool& pool, const Batch& batch, bool best);
@@ -46,6 +49,8 @@ class Decoder {
   const DecoderWeights& weights_;
   ops::Backend& backend_;
   std::vector<std::unique_ptr<ops::Rope>> ropes_;
+  DeviceBuffer shift_memory_;
+  std::vector<const float*> key_shifts_;  // [layers], null where there is none; empty: nowhere
   int32_t max_rows_ = 0, max_logit_rows_ = 0;
   DeviceBuffer memory_;
   // Activations, R = max_rows: the residual stream, what a sub-layer reads, and what it gives.

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Model>> Model::load(const formats::Gguf& file, ops::Backe
   if (!weights) return weights.error();
   impl.weights = std::move(*weights);
   Result<std::unique_ptr<Decoder>> decoder =
-      Decoder::create(impl.hp, impl.weights, backend, options.max_rows, options.max_logit_rows);
+      Decoder::create(impl.hp, impl.weights, backend, model->kv_type(), options.max_rows, options.max_logit_rows);
   if (!decoder) return decoder.error();
   impl.decoder = std::move(*decoder);
   return model;

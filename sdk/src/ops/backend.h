@@ -140,8 +140,9 @@ struct GatedParams {
   Activation activation = Activation::kSilu;
 };
 
-/** Per head: q = rope(norm(q)), k = rope(norm(k)); then k and v go to the cache at each row's position. With
- *  quantised pages q, k and v are rotated before (kv_format.h), and k and v go to `recent`, where given, as well. */
+/** Per head: q = rope(norm(q)), k = rope(norm(k)) − k_shift; then k and v go to the cache at each row's position. With
+ *  quantised pages q, k and v are rotated before (kv_format.h), and k and v go to `recent`, where given, as well.
+ *  One shift for all keys of a head changes all scores of a query by the same number, which softmax does not notice. */
 struct RopeKvParams {
   float* q;                       // [rows][heads][head_dim], in place
   const float* k;                 // [rows][kv_heads][head_dim]
@@ -154,6 +155,7 @@ struct RopeKvParams {
   const KvPages* kv = nullptr;
   int32_t layer = 0;                // within the KV group
   const KvPages* recent = nullptr;  // quantised `kv` only: its companion, F16 pages of the same layers and heads
+  const float* k_shift = nullptr;   // [kv_heads][head_dim]; quantised `kv` and Backend::shifts_keys() only
 };
 
 /** out[r][h] = softmax(softcap(scale · q·K)) V over positions (p − window, p] (window 0: [0, p]) of the row's sequence.
@@ -208,6 +210,8 @@ class Backend {
   virtual bool supports(KvType type) const { return type == KvType::kF16; }
   /** The format a model uses when nobody asks for another. */
   virtual KvType default_kv_type() const { return KvType::kF16; }
+  /** Whether rope_kv knows RopeKvParams::k_shift. */
+  virtual bool shifts_keys() const { return false; }
   /** How these pages are laid out, for pages that go to a file. Nothing: they stay in memory. */
   virtual std::optional<KvLayout> kv_layout(const KvGeometry&) const { return std::nullopt; }
 

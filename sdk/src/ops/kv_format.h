@@ -8,6 +8,8 @@
 //   INT8: x = q · s, q in [-127, 127], s = max|x| / 127.
 //   INT4: x = q · s, q in [-8, 7], s = m / -d with m the value of largest magnitude and d of kKvInt4Divisors the one
 //         that leaves the least squared error.
+// Where a model's keys have a large part that is the same in all of them, that part is taken off before (RopeKvParams::
+// k_shift); scales and levels then describe what differs.
 // The newest tokens are read as F16 from a companion group of the same layers (GroupSpec::companion), see kv_is_recent.
 #pragma once
 

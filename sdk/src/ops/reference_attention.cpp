@@ -8,10 +8,10 @@ namespace banter::ops {
 
 namespace {
 
-// v = rope(norm(v)) for one head vector, then with `spread` the rotation of quantised pages, written to `out` (may be v).
-// Sums and angles in float64.
+// v = rope(norm(v)) − shift for one head vector, then with `spread` the rotation of quantised pages, written to `out`
+// (may be v). Sums and angles in float64.
 void norm_and_rotate(const float* v, const float* norm, float epsilon, const RopeSpec* rope, int32_t position,
-                     int32_t head_dim, bool spread, double* scratch, float* out) {
+                     const float* shift, int32_t head_dim, bool spread, double* scratch, float* out) {
   double scale = 1.0;
   if (norm != nullptr) {
     double sum = 0;
@@ -31,6 +31,7 @@ void norm_and_rotate(const float* v, const float* norm, float epsilon, const Rop
       b = x * sine + y * cosine;
     }
   }
+  for (int32_t i = 0; shift != nullptr && i < head_dim; ++i) scratch[i] -= shift[i];
   if (spread) rotate_hadamard(scratch, head_dim);
   for (int32_t i = 0; i < head_dim; ++i) out[i] = static_cast<float>(scratch[i]);
 }
@@ -52,7 +53,7 @@ void ReferenceBackend::rope_kv(const RopeKvParams& params) {
     if (rotated.size() < static_cast<size_t>(head_dim)) rotated.resize(static_cast<size_t>(head_dim));
     for (int32_t h = 0; h < params.heads; ++h) {
       float* q = params.q + (static_cast<size_t>(row) * params.heads + h) * head_dim;
-      norm_and_rotate(q, params.q_norm, params.epsilon, rope, position, head_dim, spread, work.data(), q);
+      norm_and_rotate(q, params.q_norm, params.epsilon, rope, position, nullptr, head_dim, spread, work.data(), q);
     }
     for (int32_t h = 0; h < kv_heads; ++h) {
       const size_t start = (static_cast<size_t>(row) * kv_heads + h) * head_dim;
@@ -62,10 +63,12 @@ void ReferenceBackend::rope_kv(const RopeKvParams& params) {
           store_kv(*params.recent, sequence, params.layer, value, h, position, rotated.data());
         }
       };
-      norm_and_rotate(params.k + start, params.k_norm, params.epsilon, rope, position, head_dim, spread, work.data(),
-                      rotated.data());
+      const float* const shift =
+          spread && params.k_shift != nullptr ? params.k_shift + static_cast<size_t>(h) * head_dim : nullptr;
+      norm_and_rotate(params.k + start, params.k_norm, params.epsilon, rope, position, shift, head_dim, spread,
+                      work.data(), rotated.data());
       store(0);
-      norm_and_rotate(params.v + start, nullptr, 0.0f, nullptr, position, head_dim, spread, work.data(),
+      norm_and_rotate(params.v + start, nullptr, 0.0f, nullptr, position, nullptr, head_dim, spread, work.data(),
                       rotated.data());
       store(1);
     }

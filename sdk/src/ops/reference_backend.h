@@ -52,6 +52,7 @@ class ReferenceBackend final : public Backend {
   Result<void> copy(void* to, const void* from, size_t bytes) override { return copy_from_host(to, from, bytes); }
   bool supports(KvType) const override { return true; }
   KvType default_kv_type() const override { return KvType::kF32; }
+  bool shifts_keys() const override { return true; }
   std::optional<KvLayout> kv_layout(const KvGeometry& geometry) const override;
   void set_upload_progress(UploadProgress progress) override { upload_progress_ = std::move(progress); }
   Result<std::unique_ptr<Weight>> upload(TensorType type, int64_t rows, int64_t cols, std::span<const std::byte> data,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "text/jinja_interpreter.h"
+#include "text/jinja/interpreter.h"
 
 namespace banter::text {
 
