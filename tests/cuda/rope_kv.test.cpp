@@ -218,13 +218,57 @@ TEST(CudaRopeKv, PagesHoldWhatTheReferenceHolds) {
     }
 }
 
+TEST(CudaRopeKv, QuantisedKeysLoseTheirShift) {
+  for (const KvType type : kTypes) {
+    const bool is_quantised = ops::kv_is_quantised(type);
+    const KvShape shape{
+        .type = type, .heads = 2, .kv_heads = 2, .head_dim = 80, .lengths = {19}, .has_recent = is_quantised};
+    KvOnDevice shifted(shape), plain(shape);
+    std::vector<float> shift(160);
+    for (size_t i = 0; i < shift.size(); ++i)
+      shift[i] = 0.37f * static_cast<float>(i % 7) - 0.2f * static_cast<float>(i / 80);
+    const DeviceArray<float> d_shift(shift);
+    cuda::RopeKvArgs args = {};
+    args.k_shift = d_shift.data();
+    shifted.write({{0, 0, 19}}, args);
+    for (size_t i = 0; is_quantised && i < plain.k[0].size(); ++i) plain.k[0][i] -= shift[i % 160];
+    plain.write_all();
+    shifted.read_pages();
+    plain.read_pages();
+    EXPECT_EQ(shifted.q[0], plain.q[0]);
+    for (int32_t t = 0; t < 19; ++t)
+      for (int32_t head = 0; head < 2; ++head)
+        for (const int value : {0, 1})
+          for (const bool from_recent : {false, is_quantised})
+            ASSERT_EQ(shifted.cached(from_recent, 0, value, head, t), plain.cached(from_recent, 0, value, head, t))
+                << ops::kv_type_name(type) << " position " << t;
+  }
+}
+
+TEST(CudaRopeKv, RefusesWhatItDoesNotServe) {
+  const StepOnDevice step(1);
+  const auto answer = [&](KvType type, int32_t dim, int32_t tokens, int32_t pairs) {
+    cuda::RopeKvArgs args = {};
+    args.heads = 1;
+    args.pairs = pairs;
+    args.kv.geometry = {type, 1, 1, dim, tokens};
+    return cuda::rope_kv(step.view(), 0, args, nullptr);
+  };
+  EXPECT_EQ(answer(KvType::kI4, 64, 16, 32), cudaSuccess);  // no rows
+  EXPECT_EQ(answer(KvType::kF32, 64, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 72, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 272, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 64, 20, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 64, 16, 33), cudaErrorInvalidValue);
+}
+
 TEST(CudaRopeKv, WhatNoFormatCanHoldStaysFinite) {
   for (const KvType type : kTypes) {
     const bool is_quantised = ops::kv_is_quantised(type);
     KvOnDevice kv(
         {.type = type, .heads = 2, .kv_heads = 2, .head_dim = 16, .lengths = {3}, .has_recent = is_quantised});
     for (size_t i = 0; i < 16; ++i) {
-      kv.k[0][i] = 3e38f;
+      kv.k[0][i] = 1e30f;
       kv.v[0][i] = i % 2 == 0 ? -1e9f : 0.0f;
       kv.v[0][16 + i] = i == 5 && is_quantised ? NAN : 1.0f;
       kv.k[0][32 + i] = kv.v[0][32 + i] = 0.0f;
