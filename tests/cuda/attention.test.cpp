@@ -52,7 +52,11 @@ TEST(CudaAttention, IsTheSoftmaxOfWhatThePagesHold) {
   for (const KvType type : kTypes)
     for (const int32_t dim : kDims) {
       const int32_t group = kGroups[number % 7];
-      KvShape shape{.type = type, .heads = group, .kv_heads = 1, .head_dim = dim, .page_tokens = kPages[number % 4],
+      KvShape shape{.type = type,
+                    .heads = group,
+                    .kv_heads = 1,
+                    .head_dim = dim,
+                    .page_tokens = kPages[number % 4],
                     .lengths = {150, 300}};
       if (group < 4) shape.heads *= shape.kv_heads = 2;
       KvOnDevice kv(shape);
@@ -138,18 +142,18 @@ void expect_one_result(KvOnDevice& kv, const std::vector<Chunk>& chunks, int32_t
   const std::vector<float> expected = kv.attend(chunks, {.window = window, .is_spread = false});
   for (const bool is_spread : {false, true})
     for (const bool is_large : {false, true})
-      for (const int32_t capability : {75, 86}) {
+      for (const bool is_for_turing : {false, true}) {
         const KvOnDevice::How how{.window = window,
                                   .is_spread = is_spread,
                                   .is_large_tile = is_large,
-                                  .compute_capability = capability,
+                                  .is_for_turing = is_for_turing,
                                   .more_tiles = is_large ? 2 : 0,
                                   .more_splits = is_large ? 1 : 0};
         const std::vector<float> out = kv.attend(chunks, how);
         EXPECT_EQ(kv.was_spread, is_spread);
         expect_same_bits(out, expected,
-                         describe(kv.shape()) + (is_spread ? " spread" : "") + (is_large ? " large" : "") + " sm_" +
-                             std::to_string(capability) + " window " + std::to_string(window));
+                         describe(kv.shape()) + (is_spread ? " spread" : "") + (is_large ? " large" : "") +
+                             (is_for_turing ? " turing" : "") + " window " + std::to_string(window));
       }
 }
 
@@ -157,7 +161,8 @@ TEST(CudaAttention, SpreadingSplitsChangesNoBit) {
   for (const KvType type : {KvType::kF16, KvType::kI4})
     for (const int32_t dim : {64, 128, 256}) {
       const bool is_quantised = ops::kv_is_quantised(type);
-      KvOnDevice kv({.type = type, .heads = 3, .kv_heads = 1, .head_dim = dim, .lengths = {600}, .has_recent = is_quantised});
+      KvOnDevice kv(
+          {.type = type, .heads = 3, .kv_heads = 1, .head_dim = dim, .lengths = {600}, .has_recent = is_quantised});
       kv.write_all();
       expect_one_result(kv, {{0, 599, 1}, {0, 511, 3}}, 0);
       expect_one_result(kv, {{0, 599, 1}, {0, 300, 2}}, 301);
@@ -166,7 +171,12 @@ TEST(CudaAttention, SpreadingSplitsChangesNoBit) {
 
 TEST(CudaAttention, CuttingChangesNoBit) {
   for (const KvType type : kTypes) {
-    const KvShape shape{.type = type, .heads = 4, .kv_heads = 1, .head_dim = 64, .page_tokens = 48, .lengths = {323},
+    const KvShape shape{.type = type,
+                        .heads = 4,
+                        .kv_heads = 1,
+                        .head_dim = 64,
+                        .page_tokens = 48,
+                        .lengths = {323},
                         .has_recent = ops::kv_is_quantised(type)};
     KvOnDevice whole(shape);
     whole.write_all();

@@ -15,6 +15,7 @@
 
 #include "backend_cuda/kernels.h"
 #include "base/half.h"
+#include "cuda/card.h"
 #include "cuda/device_array.h"
 #include "cuda/step_on_device.h"
 #include "ops/kv_format.h"
@@ -91,7 +92,8 @@ class KvOnDevice {
   }
   void write_all() {
     std::vector<Chunk> chunks;
-    for (size_t s = 0; s < shape_.lengths.size(); ++s) chunks.push_back({static_cast<int32_t>(s), 0, shape_.lengths[s]});
+    for (size_t s = 0; s < shape_.lengths.size(); ++s)
+      chunks.push_back({static_cast<int32_t>(s), 0, shape_.lengths[s]});
     write(chunks);
   }
 
@@ -99,8 +101,8 @@ class KvOnDevice {
     int32_t window = 0;
     float softcap = 0.0f;
     bool is_spread = true;
-    bool is_large_tile = false;  // say that tiles may have kTileTokens rows
-    int32_t compute_capability = 86;
+    bool is_large_tile = false;               // say that tiles may have kTileTokens rows
+    bool is_for_turing = false;               // what runs there runs everywhere
     int32_t more_tiles = 0, more_splits = 0;  // a grid that was rounded up
   };
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
@@ -136,7 +138,9 @@ class KvOnDevice {
     was_spread = how.is_spread && floats > 0;
     const DeviceArray<float> partials(was_spread ? floats : 0, 0xFF);
     args.partials = partials.data();
-    EXPECT_EQ(cudaSuccess, cuda::attention(step.view(), tiles, args, {how.compute_capability, 8}, nullptr));
+    cuda::DeviceLimits limits = card_limits();
+    if (how.is_for_turing) limits.compute_capability = 75;
+    EXPECT_EQ(cudaSuccess, cuda::attention(step.view(), tiles, args, limits, nullptr));
     return out.read();
   }
   bool was_spread = false;
@@ -151,8 +155,7 @@ class KvOnDevice {
     const ops::KvGeometry& g = geometry_[group];
     const int32_t page = tables_[static_cast<size_t>(sequence)][group][static_cast<size_t>(t / g.page_tokens)];
     const std::byte* region = host_slabs_[static_cast<size_t>(page >> shift_)].data() +
-                              static_cast<size_t>(page & ((1 << shift_) - 1)) * stride_ +
-                              g.offset(kLayer, value, head);
+                              static_cast<size_t>(page & ((1 << shift_) - 1)) * stride_ + g.offset(kLayer, value, head);
     const size_t bytes = static_cast<size_t>(g.head_dim) * ops::kv_bytes_of_16(g.type) / 16;
     const auto slot = static_cast<size_t>(t % g.page_tokens), tokens = static_cast<size_t>(g.page_tokens);
     const auto scales = static_cast<size_t>(ops::kv_scales(g.type, g.head_dim));
@@ -169,7 +172,8 @@ class KvOnDevice {
     for (size_t d = 0; d < out.size(); ++d) {
       if (type == ops::KvType::kF16) out[d] = half_to_float(u16(values, d));
       if (type == ops::KvType::kBF16) out[d] = bfloat_to_float(u16(values, d));
-      if (type == ops::KvType::kI8) out[d] = double{half_to_float(u16(scales, d / 32))} * static_cast<int8_t>(values[d]);
+      if (type == ops::KvType::kI8)
+        out[d] = double{half_to_float(u16(scales, d / 32))} * static_cast<int8_t>(values[d]);
       if (type == ops::KvType::kI4) {
         const int nibble = static_cast<int>(values[d / 16 * 8 + d % 8]) >> (d % 16 >= 8 ? 4 : 0) & 15;
         out[d] = double{half_to_float(u16(scales, d / 16))} * (nibble >= 8 ? nibble - 16 : nibble);
@@ -285,7 +289,8 @@ class KvOnDevice {
                                    size_t width) {
     std::vector<float> result;
     for (const Chunk& chunk : chunks) {
-      const auto start = from[static_cast<size_t>(chunk.sequence)].begin() + static_cast<ptrdiff_t>(width) * chunk.first;
+      const auto start =
+          from[static_cast<size_t>(chunk.sequence)].begin() + static_cast<ptrdiff_t>(width) * chunk.first;
       result.insert(result.end(), start, start + static_cast<ptrdiff_t>(width) * chunk.rows);
     }
     return result;
@@ -320,7 +325,8 @@ class KvOnDevice {
         bounds += result.bound[d] * result.bound[d];
         size += result.value[d] * result.value[d];
       }
-      for (size_t d = start; d < start + block; ++d) result.bound[d] = std::sqrt(bounds) + 10 * 0x1p-24 * std::sqrt(size);
+      for (size_t d = start; d < start + block; ++d)
+        result.bound[d] = std::sqrt(bounds) + 10 * 0x1p-24 * std::sqrt(size);
     }
     result.value = turned(result.value);
   }

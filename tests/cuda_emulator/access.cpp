@@ -55,6 +55,13 @@ void check_shared(Block& block, uintptr_t address, size_t bytes, Use use) {
   if (found != SharedFault::kNone) shared_fault(block, found, address, offset, use, other);
 }
 
+bool is_builtin(uintptr_t address) {
+  const auto in = [address](const auto& variable) {
+    return address - reinterpret_cast<uintptr_t>(&variable) < sizeof variable;
+  };
+  return in(threadIdx) || in(blockIdx) || in(blockDim) || in(gridDim);
+}
+
 }  // namespace
 
 void check_access(Block& block, const void* pointer, size_t bytes, Use use, size_t alignment) {
@@ -77,6 +84,7 @@ void check_access(Block& block, const void* pointer, size_t bytes, Use use, size
                 "%zu bytes at %s", bytes,
                 state == DeviceMemory::State::kFreed ? "memory that was freed" : memory.describe(address, text));
   }
+  if (use == Use::kRead && is_builtin(address)) return;
   const uintptr_t arguments = reinterpret_cast<uintptr_t>(block.launch().call.arguments.get());
   const bool constant = address - arguments < block.launch().argument_bytes || is_constant(address);
   if (use == Use::kRead && constant) return;

@@ -294,16 +294,36 @@ void async_wait(int groups) {
 
 // ---------------------------------------------------------------- atomics
 
+/** Integers wrap around. */
+template <class T>
+T plus(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <class T>
+T negative(T a) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(std::make_unsigned_t<T>{0} - static_cast<std::make_unsigned_t<T>>(a));
+  } else {
+    return -a;
+  }
+}
+
 template <class T>
 T atomic(Atomic op, T* address, T value) {
   check_access(*running_block, address, sizeof(T), Use::kAtomic, sizeof(T));
   const T old = *address;
   switch (op) {
     case Atomic::kAdd:
-      *address = old + value;
+      *address = plus(old, value);
       break;
     case Atomic::kSub:
-      *address = old - value;
+      *address = plus(old, negative(value));
       break;
     case Atomic::kMin:
       *address = value < old ? value : old;

@@ -62,9 +62,8 @@ bool check_copy(const Operation& copy, cudaMemcpyKind kind, bool async) {
   if (copy.bytes == 0 || copy.height == 0) return true;
   const size_t from_bytes = (copy.height - 1) * copy.from_pitch + copy.bytes;
   const size_t to_bytes = (copy.height - 1) * copy.to_pitch + copy.bytes;
-  const bool from = check_end(copy.from, from_bytes, from_device, async, "source of a copy");
-  const bool to = check_end(copy.to, to_bytes, to_device, async, "destination of a copy");
-  return from && to;
+  return check_end(copy.from, from_bytes, from_device, async, "source of a copy") &&
+         check_end(copy.to, to_bytes, to_device, async, "destination of a copy");
 }
 
 namespace {

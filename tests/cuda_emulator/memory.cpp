@@ -33,6 +33,7 @@ size_t round_up(size_t value, size_t unit) {
 void DeviceMemory::reserve() {
   if (valid_ != nullptr) return;
   base_ = reinterpret_cast<uintptr_t>(reserve_range(kReserved, PROT_READ | PROT_WRITE));
+  device_base = base_;
   valid_ = static_cast<uint16_t*>(reserve_range(kReserved / kGranule * sizeof(uint16_t), PROT_READ | PROT_WRITE));
 }
 

@@ -9,10 +9,16 @@
 namespace banter::cuda_emulator {
 
 class DeviceMemory {
+  static constexpr size_t kGranule = 256;  // allocations begin at multiples of it, as a card's do
+  static constexpr size_t kReserved = size_t{64} << 30;
+  static constexpr uint16_t kFreedMark = 0xFFFF;
+
  public:
   enum class State : uint8_t { kLive, kNever, kFreed };
 
   void reserve();
+  /** Whether the address is of any card's memory, before or after reserve(). */
+  static bool is_device(uintptr_t address) { return address - device_base < kReserved; }
   bool contains(uintptr_t address) const { return address - base_ < kReserved; }
   /** Null: the addresses are used up. Filled with 0xFF. */
   std::byte* allocate(size_t bytes);
@@ -38,12 +44,10 @@ class DeviceMemory {
   const char* describe(uintptr_t address, char (&text)[160]) const;
 
  private:
-  static constexpr size_t kGranule = 256;  // allocations begin at multiples of it, as a card's do
-  static constexpr size_t kReserved = size_t{64} << 30;
-  static constexpr uint16_t kFreedMark = 0xFFFF;
   void mark(size_t offset, size_t bytes, bool live);
 
-  uintptr_t base_ = 0;
+  static constinit inline uintptr_t device_base = UINTPTR_MAX - kReserved;  // there is one card
+  uintptr_t base_ = UINTPTR_MAX - kReserved;
   uint16_t* valid_ = nullptr;  // [granule] bytes of it that an allocation holds
   size_t next_ = kGranule;     // offset where the search for room begins
   size_t live_bytes_ = 0;

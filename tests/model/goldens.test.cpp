@@ -120,6 +120,7 @@ TEST(Goldens, ShippedModelOnEveryBackend) {
   for (const std::string& backend : test::backend_names()) {
     test::Loaded loaded = test::load(*file, backend);
     ASSERT_NE(loaded.pool, nullptr);
+    if (!loaded.backend->supports(ops::KvType::kF32)) continue;  // it has no exact answer; see the next test
     EXPECT_EQ(loaded.pool->groups()[0].type, ops::KvType::kF32);
     for (size_t i = 0; i < goldens.size(); ++i) {
       expect_golden(loaded, goldens[i], 1e-5, true, backend + ", prompt " + std::to_string(i));

@@ -11,6 +11,9 @@
 #include <numeric>
 
 #include "backend_cpu/cpu_backend.h"
+#if defined(BANTER_TEST_CUDA)
+#include "backend_cuda/cuda_backend.h"
+#endif
 #include "ops/reference.h"
 
 namespace banter::test {

@@ -37,9 +37,10 @@ double largest(std::span<const float> values) {
 
 class TinyModel : public ::testing::TestWithParam<std::string> {};
 
-// A file of float32 weights gets float32 pages, so every backend must give the exact answer.
+// A file of float32 weights gets float32 pages where the backend has them, and then it must give the exact answer.
 // The other side computes in float64 but for its angles and norms (float32): 1e-5 of the largest logit is a hundred times
-// what float32 rounding gives, and far below what the smallest mistake does (see the next test).
+// what float32 rounding gives, and far below what the smallest mistake does (see below). Float16 pages and the half
+// precision operands of matrix instructions round four times by 2^-11 a layer, which add like random walks.
 TEST_P(TinyModel, MatchesTheIndependentImplementation) {
   const json tiny = test::read_tiny_case(GetParam());
   const test::MemoryFile file(test::build_tiny(tiny, TensorType::kF32));
@@ -50,7 +51,8 @@ TEST_P(TinyModel, MatchesTheIndependentImplementation) {
     ASSERT_NE(loaded.pool, nullptr);
     const std::vector<float> logits = wanted_rows(tiny, loaded.run(ids));
     ASSERT_EQ(logits.size(), golden.size());
-    EXPECT_LE(test::largest_difference(logits, golden), 1e-5 * std::max(1.0, largest(golden))) << backend;
+    const double bound = loaded.model->kv_type() == ops::KvType::kF32 ? 1e-5 : 2e-3;
+    EXPECT_LE(test::largest_difference(logits, golden), bound * std::max(1.0, largest(golden))) << backend;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "backend_cuda/executor.h"
 #include "backend_cuda/graph_cache.h"
+#include "backend_cuda/kv_device.h"
 #include "backend_cuda/memory.h"
 #include "backend_cuda/program.h"
 #include "backend_cuda/rope.h"
@@ -74,6 +75,7 @@ class CudaBackend final : public ops::Backend {
   }
 
   bool supports(ops::KvType type) const override { return type != ops::KvType::kF32; }
+  bool supports_heads(ops::KvType type, int32_t head_dim) const override { return kv_heads_are_served(type, head_dim); }
 
   bool shifts_keys() const override { return true; }
   std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override;

@@ -49,10 +49,13 @@ inline KvLayer kv_layer(const DevicePages& pages, int32_t layer) {
   return result;
 }
 
-/** Formats and head sizes that the kernels serve. */
+/** Formats and head sizes that the kernels serve: vectors are read in pieces of 16 bytes. */
+inline bool kv_heads_are_served(ops::KvType type, int32_t head_dim) {
+  const int32_t grain = ops::kv_is_quantised(type) ? 16 : 8;
+  return type != ops::KvType::kF32 && head_dim >= grain && head_dim <= kMaxHeadDim && head_dim % grain == 0;
+}
 inline bool kv_layer_is_served(const ops::KvGeometry& g) {
-  return g.type != ops::KvType::kF32 && g.kv_heads >= 1 && g.head_dim >= 16 && g.head_dim <= kMaxHeadDim &&
-         g.head_dim % 16 == 0 && g.page_tokens >= 16 && g.page_tokens % 16 == 0;
+  return kv_heads_are_served(g.type, g.head_dim) && g.kv_heads >= 1 && g.page_tokens >= 16 && g.page_tokens % 16 == 0;
 }
 
 #if defined(__CUDACC__) || defined(BANTER_CUDA_EMULATOR)

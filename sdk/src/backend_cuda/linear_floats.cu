@@ -1,8 +1,8 @@
 // Float weights times few rows of activations; for F32, and for bfloat16 on cards without its matrix instruction, any
 // number of rows.
 //   half_kernel    F16 and BF16, up to 8 rows: a tile of mma.m16n8k16 has 8 columns, whether they are used or not.
-//     Bound: memory; bytes: 64 a block of 32 columns and row. Mapping: block = panel, warp = segment of columns, lane =
-//     (g, t) of fragments: 4 loads of 16 bytes a block, kAhead blocks under way: 16 warps × 4 × 2 KiB = 128 KiB a block.
+//     Bound: memory; bytes: 64 a block of 32 columns and row. Mapping: block = panel, warps take segments of columns in turn,
+//     lane = (g, t) of fragments: 4 loads of 16 bytes a block, kAhead blocks under way: 8 warps × 4 × 2 KiB a block.
 //     Numerics: products exact, added in float32 in the instruction's order within 16 columns, these in order within a
 //     segment, segments in order: the same as in linear_gemm.h. Error ≤ (cols + 16) · 2^-23 · Σ|w·x|, beside the
 //     activations' rounding. Expected: 90 % of the copy bandwidth.
@@ -31,8 +31,8 @@ struct HalfBlock {
 };
 
 template <ops::FormId kId>
-__device__ __forceinline__ void half_segment(const uint8_t* panel, const PanelWork& work, const QuantisedRows& x,
-                                             float (&sums)[2][4]) {
+__device__ __forceinline__ void half_segment(const uint8_t* panel, const SegmentBlocks& blocks, const PanelWork& work,
+                                             const QuantisedRows& x, float (&sums)[2][4]) {
   constexpr int kAhead = 4;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
   const int32_t g = lane / 4;
@@ -42,40 +42,40 @@ __device__ __forceinline__ void half_segment(const uint8_t* panel, const PanelWo
   HalfBlock ahead[kAhead];
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
-    if (work.begin + i < work.end) ahead[i].load(panel, work.begin + i);
+    if (blocks.begin + i < blocks.end) ahead[i].load(panel, blocks.begin + i);
   }
-  for (int32_t b = work.begin; b < work.end; b += kAhead) {
+  for (int32_t b = blocks.begin; b < blocks.end; b += kAhead) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (b + i >= work.end) break;
+      if (b + i >= blocks.end) break;
       const uint4 column = columns[(b + i) * 4];
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         multiply_halves<kId>(sums[m], ahead[i].a[0][m], column.x, column.y);
         multiply_halves<kId>(sums[m], ahead[i].a[1][m], column.z, column.w);
       }
-      if (b + i + kAhead < work.end) ahead[i].load(panel, b + i + kAhead);
+      if (b + i + kAhead < blocks.end) ahead[i].load(panel, b + i + kAhead);
     }
   }
 }
 
 template <ops::FormId kId>
-__global__ void __launch_bounds__(kMaxSegments* kWarp, 1) half_kernel(ProductArgs args) {
+__global__ void __launch_bounds__(kPanelThreads, 2) half_kernel(ProductArgs args) {
   const SegmentSums shared{&shared_memory<float>(), args.segments, kFewRows};
   const PanelWork work = panel_work(args, kFewRows);
   if (work.rows <= 0) return;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  for (int32_t pass = 0; pass < (args.gated ? 2 : 1); ++pass) {
+  for_segments(args, work, [&](int32_t pass, int32_t segment, const uint8_t* panel, const SegmentBlocks& blocks) {
     float sums[2][4] = {};
-    half_segment<kId>(panel_of(args, work, pass), work, args.quantised, sums);
+    half_segment<kId>(panel, blocks, work, args.quantised, sums);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        shared.of(pass, work.segment, lane % 4 * 2 + e % 2)[16 * m + 8 * (e / 2) + lane / 4] = sums[m][e];
+        shared.of(pass, segment, lane % 4 * 2 + e % 2)[16 * m + 8 * (e / 2) + lane / 4] = sums[m][e];
       }
     }
-  }
+  });
   __syncthreads();
   finish_panel(args, shared, work);
 }
@@ -94,10 +94,11 @@ __device__ __forceinline__ uint32_t word_of(const HalfBlock& block, int m, int i
   return i == 0 ? four.z : four.w;
 }
 
-__device__ __forceinline__ void bfloat_segment(const ProductArgs& args, const uint8_t* panel, const PanelWork& work,
+__device__ __forceinline__ void bfloat_segment(const ProductArgs& args, const uint8_t* panel,
+                                               const SegmentBlocks& blocks, const PanelWork& work,
                                                float (&sums)[2][2][kFmaRows]) {
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  for (int32_t b = work.begin; b < work.end; ++b) {
+  for (int32_t b = blocks.begin; b < blocks.end; ++b) {
     HalfBlock block;
     block.load(panel, b);
     const int32_t column = b * ops::kBlock + lane % 4 * 8;
@@ -122,14 +123,14 @@ __device__ __forceinline__ void bfloat_segment(const ProductArgs& args, const ui
   }
 }
 
-__global__ void __launch_bounds__(kMaxSegments* kWarp, 1) bfloat_kernel(ProductArgs args) {
+__global__ void __launch_bounds__(kPanelThreads, 2) bfloat_kernel(ProductArgs args) {
   const SegmentSums shared{&shared_memory<float>(), args.segments, kFmaRows};
   const PanelWork work = panel_work(args, kFmaRows);
   if (work.rows <= 0) return;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  for (int32_t pass = 0; pass < (args.gated ? 2 : 1); ++pass) {
+  for_segments(args, work, [&](int32_t pass, int32_t segment, const uint8_t* panel, const SegmentBlocks& blocks) {
     float sums[2][2][kFmaRows] = {};
-    bfloat_segment(args, panel_of(args, work, pass), work, sums);
+    bfloat_segment(args, panel, blocks, work, sums);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
@@ -139,42 +140,43 @@ __global__ void __launch_bounds__(kMaxSegments* kWarp, 1) bfloat_kernel(ProductA
           float sum = sums[m][i][t];
           sum += __shfl_xor_sync(kAllLanes, sum, 1);
           sum += __shfl_xor_sync(kAllLanes, sum, 2);
-          if (lane % 4 == t) shared.of(pass, work.segment, t)[16 * m + 8 * i + lane / 4] = sum;
+          if (lane % 4 == t) shared.of(pass, segment, t)[16 * m + 8 * i + lane / 4] = sum;
         }
       }
     }
-  }
+  });
   __syncthreads();
   finish_panel(args, shared, work);
 }
 
-__device__ __forceinline__ void float_segment(const ProductArgs& args, const uint8_t* panel, const PanelWork& work,
+__device__ __forceinline__ void float_segment(const ProductArgs& args, const uint8_t* panel,
+                                              const SegmentBlocks& blocks, const PanelWork& work,
                                               float (&sums)[kFmaRows]) {
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
   const float* x[kFmaRows];
 #pragma unroll
   for (int t = 0; t < kFmaRows; ++t) x[t] = float_row(args, work, t);
-  const int32_t end = work.end * ops::kBlock < args.cols ? work.end * ops::kBlock : args.cols;
+  const int32_t end = blocks.end * ops::kBlock < args.cols ? blocks.end * ops::kBlock : args.cols;
   const auto* weights = reinterpret_cast<const float*>(panel) + lane;
 #pragma unroll 8
-  for (int32_t k = work.begin * ops::kBlock; k < end; ++k) {
+  for (int32_t k = blocks.begin * ops::kBlock; k < end; ++k) {
     const float w = weights[static_cast<size_t>(k) * ops::kPanelRows];
 #pragma unroll
     for (int t = 0; t < kFmaRows; ++t) sums[t] = fmaf(w, x[t][k], sums[t]);
   }
 }
 
-__global__ void __launch_bounds__(kMaxSegments* kWarp, 1) float_kernel(ProductArgs args) {
+__global__ void __launch_bounds__(kPanelThreads, 2) float_kernel(ProductArgs args) {
   const SegmentSums shared{&shared_memory<float>(), args.segments, kFmaRows};
   const PanelWork work = panel_work(args, kFmaRows);
   if (work.rows <= 0) return;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  for (int32_t pass = 0; pass < (args.gated ? 2 : 1); ++pass) {
+  for_segments(args, work, [&](int32_t pass, int32_t segment, const uint8_t* panel, const SegmentBlocks& blocks) {
     float sums[kFmaRows] = {};
-    float_segment(args, panel_of(args, work, pass), work, sums);
+    float_segment(args, panel, blocks, work, sums);
 #pragma unroll
-    for (int t = 0; t < kFmaRows; ++t) shared.of(pass, work.segment, t)[lane] = sums[t];
-  }
+    for (int t = 0; t < kFmaRows; ++t) shared.of(pass, segment, t)[lane] = sums[t];
+  });
   __syncthreads();
   finish_panel(args, shared, work);
 }

@@ -21,6 +21,12 @@ namespace banter::cuda {
 
 inline constexpr int32_t kGemmTokens = 64;
 
+#if defined(__CUDA_ARCH__)
+inline constexpr int kGemmArch = __CUDA_ARCH__;
+#else
+inline constexpr int kGemmArch = 0;
+#endif
+
 constexpr bool is_half_form(ops::FormId id) {
   return id == ops::FormId::kF16 || id == ops::FormId::kBF16;
 }
@@ -34,6 +40,10 @@ struct GemmShape {
   static constexpr int kTokenWarps = kPanels == 4 && !(F::kPer16 && F::kHasMin) ? 2 : 4;
   static constexpr int kTiles = kGemmTokens / 8 / kTokenWarps;  // of 8 tokens, a warp
   static constexpr int kThreads = kWarp * kPanels * kTokenWarps;
+  /** Blocks that a multiprocessor shall hold: as many as registers allow without spilling. The compiler's code for
+   *  Blackwell takes 170 of them where others' takes 125; Hopper's with scales of 16 a few more than 128. */
+  static constexpr bool kWide = kGemmArch >= 1000 || (kGemmArch == 900 && F::kPer16);
+  static constexpr int kResident = (kWide ? 256 : 512) / kThreads < 1 ? 1 : (kWide ? 256 : 512) / kThreads;
   static constexpr int kBlocks = kHalf ? 1 : 2;  // of 32 columns, a stage
   static constexpr int kBlockBytes = kHalf ? 2048 : F::kBlockBytes;
   static constexpr int kPanelBytes = kBlocks * kBlockBytes;  // a stage of a panel
@@ -44,18 +54,32 @@ struct GemmShape {
   static constexpr int kScalesAt = kTokensAt + kGemmTokens * kTokenBytes;
   static constexpr int kStageBytes = kScalesAt + kBlocks * kScaleBytes;
   static constexpr int kHeaderBytes = kHalf ? 0 : F::kHeaderBytes;
-  static constexpr int kHeadersBytes = 2 * kPanels * kHeaderBytes;  // of the super-block at work, and of the next
-  static constexpr int kFit = static_cast<int>(kSharedLimit - kHeadersBytes) / kStageBytes;
+  // Of the super-block at work, and of the next.
+  static constexpr int kHeadersBytes = kHeaderBytes == 0 ? 16 : 2 * kPanels * kHeaderBytes;
+  static constexpr int kSourceBytes = (32 + 8 * kPanels + 15) / 16 * 16;  // sizeof(GemmSource), rounded up
+  static constexpr int kFit = static_cast<int>(kSharedLimit - kSourceBytes - kHeadersBytes) / kStageBytes;
   // At most five: then the next super-block's header is fetched when the one before last is done with.
   static constexpr int kStages = kFit < 5 ? kFit : 5;
   static_assert(kStages >= 2 && kStageBytes % 16 == 0);
 };
 
+/** Where a block's operands come from. It stands in shared memory and is read at every stage: in registers it would cost
+ *  a fifth of them. */
+template <int kPanels>
+struct GemmSource {
+  const uint8_t* panels[kPanels];  // null: beyond the matrix
+  const uint8_t* rows;             // activations of the block's first token
+  const ActivationScale* scales;   // its first scale
+  int32_t row_bytes, capacity;
+  int32_t tokens, blocks;
+};
+
 template <ops::FormId kId, int kPanels>
 struct alignas(16) GemmShared {
   using S = GemmShape<kId, kPanels>;
-  uint8_t headers[S::kHeadersBytes + 16];
-  uint8_t stages[S::kStages][S::kStageBytes];
+  alignas(16) GemmSource<kPanels> source;
+  alignas(16) uint8_t headers[S::kHeadersBytes];
+  alignas(16) uint8_t stages[S::kStages][S::kStageBytes];
 };
 
 /** What a block works on. */
@@ -65,57 +89,73 @@ struct GemmTile {
   int32_t first_token, tokens;  // that exist, at most kGemmTokens
 };
 
+/** One thread fills in the source. */
+template <ops::FormId kId, int kPanels>
+__device__ __forceinline__ void set_source(const ProductArgs& args, const GemmTile& tile, GemmSource<kPanels>& source) {
+  const QuantisedRows& x = args.quantised;
+  for (int32_t i = 0; i < kPanels; ++i) {
+    const int32_t panel = tile.first_panel + i;
+    source.panels[i] = panel * ops::kPanelRows < tile.target->weight_rows
+                           ? tile.target->panels + static_cast<size_t>(panel) * tile.target->panel_bytes
+                           : nullptr;
+  }
+  source.row_bytes = GemmShape<kId, kPanels>::kHalf ? 2 * x.stride : x.stride;
+  source.rows = reinterpret_cast<const uint8_t*>(x.q);
+  if constexpr (kId == ops::FormId::kF16) source.rows = reinterpret_cast<const uint8_t*>(x.half);
+  if constexpr (kId == ops::FormId::kBF16) source.rows = reinterpret_cast<const uint8_t*>(x.bfloat);
+  source.rows += static_cast<int64_t>(tile.first_token) * source.row_bytes;
+  source.scales = x.scales + tile.first_token;
+  source.capacity = x.capacity;
+  source.tokens = tile.tokens;
+  source.blocks = args.blocks;
+}
+
 /** Copies kBytes of each panel from `offset` on, of which `valid_bytes` exist; a share of the threads takes each panel. */
 template <int kPanels, int kThreads, int kBytes>
-__device__ __forceinline__ void fetch_panels(const GemmTile& tile, uint32_t offset, int32_t valid_bytes, uint8_t* to) {
+__device__ __forceinline__ void fetch_panels(const GemmSource<kPanels>& source, uint32_t offset, int32_t valid_bytes,
+                                             uint8_t* to) {
   constexpr int kShare = kThreads / kPanels;
   const auto panel = static_cast<int32_t>(threadIdx.x) / kShare;
-  const bool exists = (tile.first_panel + panel) * ops::kPanelRows < tile.target->weight_rows;
-  const uint8_t* const from =
-      tile.target->panels + static_cast<size_t>(exists ? tile.first_panel + panel : 0) * tile.target->panel_bytes;
+  const uint8_t* const from = source.panels[panel];
   for (int32_t at = static_cast<int32_t>(threadIdx.x) % kShare * 16; at < kBytes; at += kShare * 16) {
-    const bool valid = exists && at < valid_bytes;
-    cp_async_16(to + panel * kBytes + at, from + (valid ? offset + static_cast<uint32_t>(at) : 0), valid);
+    const bool valid = from != nullptr && at < valid_bytes;
+    cp_async_16(to + panel * kBytes + at, valid ? from + offset + at : source.rows, valid);
   }
 }
 
 /** Starts the copies of stage `stage` of the columns. All threads take part. */
 template <ops::FormId kId, int kPanels>
-__device__ __forceinline__ void fetch_stage(const ProductArgs& args, const GemmTile& tile, int32_t stage,
-                                            GemmShared<kId, kPanels>& shared) {
+__device__ __forceinline__ void fetch_stage(int32_t stage, GemmShared<kId, kPanels>& shared) {
   using S = GemmShape<kId, kPanels>;
+  const GemmSource<kPanels>& source = shared.source;
   uint8_t* const to = shared.stages[stage % S::kStages];
   const int32_t first = stage * S::kBlocks;
-  const int32_t blocks = args.blocks - first < S::kBlocks ? args.blocks - first : S::kBlocks;
+  const int32_t blocks = source.blocks - first < S::kBlocks ? source.blocks - first : S::kBlocks;
   auto offset = static_cast<uint32_t>(first) * S::kBlockBytes;
   if constexpr (!S::kHalf) offset = static_cast<uint32_t>(block_offset<kId>(first));
-  fetch_panels<kPanels, S::kThreads, S::kPanelBytes>(tile, offset, blocks * S::kBlockBytes, to);
+  fetch_panels<kPanels, S::kThreads, S::kPanelBytes>(source, offset, blocks * S::kBlockBytes, to);
   if constexpr (S::kHeaderBytes != 0) {
     if (first % ops::kSuperBlocks == 0) {
       uint8_t* const headers = shared.headers + first / ops::kSuperBlocks % 2 * (kPanels * S::kHeaderBytes);
-      fetch_panels<kPanels, S::kThreads, S::kHeaderBytes>(tile, static_cast<uint32_t>(header_offset<kId>(first)),
+      fetch_panels<kPanels, S::kThreads, S::kHeaderBytes>(source, static_cast<uint32_t>(header_offset<kId>(first)),
                                                           S::kHeaderBytes, headers);
     }
   }
-  const QuantisedRows& x = args.quantised;
-  constexpr int kElement = S::kHalf ? 2 : 1;
-  const uint8_t* rows = reinterpret_cast<const uint8_t*>(x.q);
-  if constexpr (kId == ops::FormId::kF16) rows = reinterpret_cast<const uint8_t*>(x.half);
-  if constexpr (kId == ops::FormId::kBF16) rows = reinterpret_cast<const uint8_t*>(x.bfloat);
   const auto thread = static_cast<int32_t>(threadIdx.x);
   const int32_t chunk = thread % 4 * 16;  // of the 64 bytes that are a token's stage
+  constexpr int kBlockOfToken = S::kHalf ? 64 : 32;
 #pragma unroll
   for (int32_t token = thread / 4; token < kGemmTokens; token += S::kThreads / 4) {
-    const bool valid = token < tile.tokens && chunk < blocks * ops::kBlock * kElement;
-    const int64_t at = (static_cast<int64_t>(tile.first_token + token) * x.stride + first * ops::kBlock) * kElement;
-    cp_async_16(to + S::kTokensAt + token * S::kTokenBytes + chunk, rows + (valid ? at + chunk : 0), valid);
+    const bool valid = token < source.tokens && chunk < blocks * kBlockOfToken;
+    const int64_t at = static_cast<int64_t>(token) * source.row_bytes + first * kBlockOfToken + chunk;
+    cp_async_16(to + S::kTokensAt + token * S::kTokenBytes + chunk, source.rows + (valid ? at : 0), valid);
   }
   if constexpr (!S::kHalf) {
     if (thread < S::kBlocks * kGemmTokens / 2) {  // two tokens' scales are 16 bytes
       const int32_t block = thread / (kGemmTokens / 2), token = thread % (kGemmTokens / 2) * 2;
-      const bool valid = token < tile.tokens && block < blocks;
-      const int64_t at = static_cast<int64_t>(first + block) * x.capacity + tile.first_token + token;
-      cp_async_16(to + S::kScalesAt + block * S::kScaleBytes + token * 8, x.scales + (valid ? at : 0), valid);
+      const bool valid = token < source.tokens && block < blocks;
+      const int64_t at = static_cast<int64_t>(first + block) * source.capacity + token;
+      cp_async_16(to + S::kScalesAt + block * S::kScaleBytes + token * 8, source.scales + (valid ? at : 0), valid);
     }
   }
 }
@@ -285,7 +325,7 @@ __device__ __forceinline__ void write_outputs(const ProductArgs& args, const Gem
 }
 
 template <ops::FormId kId, int kPanels>
-__global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, 512 / GemmShape<kId, kPanels>::kThreads)
+__global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, GemmShape<kId, kPanels>::kResident)
     gemm_kernel(ProductArgs args) {
   using S = GemmShape<kId, kPanels>;
   auto& shared = shared_memory<GemmShared<kId, kPanels>>();
@@ -298,6 +338,9 @@ __global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, 512 / GemmS
   tile.target = &args.target[target_of_tile(args, grid_tile)];
   tile.first_panel = (grid_tile - tile.target->first_tile) * kPanels;
 
+  if (threadIdx.x == 0) set_source<kId, kPanels>(args, tile, shared.source);
+  __syncthreads();
+
   const auto warp = static_cast<int32_t>(threadIdx.x / kWarp);
   const int32_t panel = warp % kPanels;
   const int32_t token = warp / kPanels * (8 * S::kTiles);  // the warp's first, in the tile
@@ -306,13 +349,13 @@ __global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, 512 / GemmS
   WarpSums<S::kTiles> totals = {};
   const int32_t stages = (args.blocks + S::kBlocks - 1) / S::kBlocks;
   for (int32_t stage = 0; stage < S::kStages - 1; ++stage) {
-    if (stage < stages) fetch_stage(args, tile, stage, shared);
+    if (stage < stages) fetch_stage(stage, shared);
     cp_async_commit();
   }
   for (int32_t stage = 0; stage < stages; ++stage) {
     cp_async_wait<S::kStages - 2>();
     __syncthreads();  // this stage has come; the one before is done with
-    if (stage + S::kStages - 1 < stages) fetch_stage(args, tile, stage + S::kStages - 1, shared);
+    if (stage + S::kStages - 1 < stages) fetch_stage(stage + S::kStages - 1, shared);
     cp_async_commit();
     const uint8_t* const at = shared.stages[stage % S::kStages];
     const uint8_t* const tokens = at + S::kTokensAt + token * S::kTokenBytes;
@@ -359,6 +402,7 @@ __global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, 512 / GemmS
 template <ops::FormId kId, int kPanels>
 cudaError_t launch_gemm_panels(ProductArgs args, cudaStream_t stream) {
   using S = GemmShape<kId, kPanels>;
+  static_assert(sizeof(GemmShared<kId, kPanels>) <= kSharedLimit);
   const int32_t tiles = assign_tiles(args, kPanels);
   const auto token_tiles = static_cast<uint32_t>((args.rows + kGemmTokens - 1) / kGemmTokens);
   return launch(gemm_kernel<kId, kPanels>,

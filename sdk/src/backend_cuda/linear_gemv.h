@@ -2,9 +2,10 @@
 //   weights  panels of device_weight.h        x  int8 blocks (QuantisedRows)        y  float [rows][weight rows]
 // Bound: memory. Bytes: the panels, once (18 to 34 a row and block of 32 columns); activations (1.25 · cols · rows) come
 //   from the second-level cache once a multiprocessor and then from the first, broadcast.
-// Mapping: a block is one panel of 32 weight rows, a warp one segment of columns (linear_common.h), a lane one weight
-//   row. A lane loads the 16 bytes of a block's 4-bit codes at once, a warp 512 in a row; kAhead blocks are under way in
-//   registers all the time: 16 warps × 4 × 576 bytes = 36 KB a block. dp4a takes 4 columns a lane and row.
+// Mapping: a block is one panel of 32 weight rows, its up to 8 warps take segments of columns (linear_common.h) in turn,
+//   a lane is one weight row. A lane loads the 16 bytes of a block's 4-bit codes at once, a warp 512 in a row; four blocks
+//   (of 8 rows' kernels two) are under way in registers: 2 to 3 blocks of a multiprocessor × 8 warps × 4 × 576 bytes =
+//   36 to 55 KB, where a 4090's memory needs 8 to be busy. dp4a takes 4 columns a lane and row.
 //   Instructions a warp, block of 32 columns and row: 8 dp4a, 3 loads, 4 others, plus 25 for the weights; with 8 rows a
 //   4090 could stream 4 TB/s at this rate, four times its memory.
 // Numerics: the formula of add_block(): exact integer sums, two roundings a block and one a scale; segments added in
@@ -144,18 +145,17 @@ __device__ __forceinline__ void gemv_segment(const uint8_t* panel, int32_t begin
 }
 
 template <ops::FormId kId, int kRows>
-__global__ void __launch_bounds__(kMaxSegments* kWarp, 1) gemv_kernel(ProductArgs args) {
+__global__ void __launch_bounds__(kPanelThreads, 2) gemv_kernel(ProductArgs args) {
   const SegmentSums sums{&shared_memory<float>(), args.segments, kRows};
   const PanelWork work = panel_work(args, kRows);
   if (work.rows <= 0) return;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  for (int32_t pass = 0; pass < (args.gated ? 2 : 1); ++pass) {
+  for_segments(args, work, [&](int32_t pass, int32_t segment, const uint8_t* panel, const SegmentBlocks& blocks) {
     float results[kRows];
-    gemv_segment<kId, kRows>(panel_of(args, work, pass), work.begin, work.end, args.quantised, work.first_row,
-                             work.rows, results);
+    gemv_segment<kId, kRows>(panel, blocks.begin, blocks.end, args.quantised, work.first_row, work.rows, results);
 #pragma unroll
-    for (int t = 0; t < kRows; ++t) sums.of(pass, work.segment, t)[lane] = results[t];
-  }
+    for (int t = 0; t < kRows; ++t) sums.of(pass, segment, t)[lane] = results[t];
+  });
   __syncthreads();
   finish_panel(args, sums, work);
 }

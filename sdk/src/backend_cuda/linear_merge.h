@@ -23,12 +23,15 @@ struct SegmentSums {
   }
 };
 
-/** What a warp of these kernels works on. */
+/** Warps of a block, at most: few enough that a multiprocessor holds several blocks, of which some stream while others
+ *  begin or end. */
+inline constexpr int32_t kPanelWarps = 8;
+inline constexpr int32_t kPanelThreads = kPanelWarps * kWarp;
+
+/** What a block of these kernels works on. Its warps take segments in turn. */
 struct PanelWork {
   int32_t target, panel;    // of a gated product target 0 stands for both
   int32_t first_row, rows;  // of activations that exist; none: nothing to do
-  int32_t segment;          // the warp's
-  int32_t begin, end;       // its blocks of 32 columns
 };
 __device__ __forceinline__ PanelWork panel_work(const ProductArgs& args, int32_t rows_each) {
   PanelWork work;
@@ -38,18 +41,33 @@ __device__ __forceinline__ PanelWork panel_work(const ProductArgs& args, int32_t
   const auto tile = static_cast<int32_t>(blockIdx.x);
   work.target = args.gated ? 0 : target_of_tile(args, tile);
   work.panel = tile - args.target[work.target].first_tile;
-  work.segment = static_cast<int32_t>(threadIdx.x / kWarp);
-  work.begin = work.segment * args.segment_blocks;
-  work.end = work.begin + args.segment_blocks;
-  if (work.end > args.blocks) work.end = args.blocks;
   return work;
 }
-__device__ __forceinline__ const uint8_t* panel_of(const ProductArgs& args, const PanelWork& work, int32_t pass) {
-  const ProductTarget& target = args.target[work.target + pass];
-  return target.panels + static_cast<size_t>(work.panel) * target.panel_bytes;
+
+/** A segment's blocks of 32 columns. */
+struct SegmentBlocks {
+  int32_t begin, end;
+};
+__device__ __forceinline__ SegmentBlocks blocks_of(const ProductArgs& args, int32_t segment) {
+  const int32_t begin = segment * args.segment_blocks;
+  const int32_t end = begin + args.segment_blocks;
+  return {begin, end < args.blocks ? end : args.blocks};
 }
 
-/** Launches such a kernel: a block for each panel and `rows_each` rows of activations, a warp for each segment. */
+/** The warp's turns: calls run(pass, segment, panel, blocks) for each of its segments, of both weights where gated. */
+template <class Run>
+__device__ __forceinline__ void for_segments(const ProductArgs& args, const PanelWork& work, const Run& run) {
+  const auto warps = static_cast<int32_t>(blockDim.x / kWarp);
+  for (int32_t pass = 0; pass < (args.gated ? 2 : 1); ++pass) {
+    const ProductTarget& target = args.target[work.target + pass];
+    const uint8_t* const panel = target.panels + static_cast<size_t>(work.panel) * target.panel_bytes;
+    for (auto segment = static_cast<int32_t>(threadIdx.x / kWarp); segment < args.segments; segment += warps) {
+      run(pass, segment, panel, blocks_of(args, segment));
+    }
+  }
+}
+
+/** Launches such a kernel: a block for each panel and `rows_each` rows of activations. */
 inline cudaError_t launch_panels(void (*kernel)(ProductArgs), ProductArgs args, int32_t rows_each,
                                  cudaStream_t stream) {
   const int32_t tiles = assign_tiles(args, 1);
@@ -57,7 +75,7 @@ inline cudaError_t launch_panels(void (*kernel)(ProductArgs), ProductArgs args, 
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(args.gated ? panels_of(args.target[0]) : tiles),
                     static_cast<uint32_t>((args.rows + rows_each - 1) / rows_each));
-  shape.block = dim3(static_cast<uint32_t>(args.segments * kWarp));
+  shape.block = dim3(static_cast<uint32_t>((args.segments < kPanelWarps ? args.segments : kPanelWarps) * kWarp));
   shape.shared_bytes = static_cast<size_t>(passes * args.segments * rows_each) * ops::kPanelRows * sizeof(float);
   return launch(kernel, shape, stream, args);
 }

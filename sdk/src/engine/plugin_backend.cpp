@@ -34,6 +34,9 @@ class Forwarder final : public ops::Backend {
   }
   Result<void> copy(void* to, const void* from, size_t bytes) override { return ours(backend_->copy(to, from, bytes)); }
   bool supports(ops::KvType type) const override { return backend_->supports(type); }
+  bool supports_heads(ops::KvType type, int32_t head_dim) const override {
+    return backend_->supports_heads(type, head_dim);
+  }
   bool shifts_keys() const override { return backend_->shifts_keys(); }
   ops::KvType default_kv_type() const override { return backend_->default_kv_type(); }
   std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override {

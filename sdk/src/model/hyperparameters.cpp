@@ -241,6 +241,10 @@ Result<void> check_kv_type(const Hyperparameters& hp, const ops::Backend& backen
                                                "have " +
                                                std::to_string(hp.head_dim) + "; choose f16, bf16 or f32"};
   }
+  if (!backend.supports_heads(type, hp.head_dim)) {
+    return Error{BANTER_ERROR_UNSUPPORTED, "the " + backend.name() + " backend cannot compute attention heads of " +
+                                               std::to_string(hp.head_dim) + " dimensions; use the CPU"};
+  }
   return {};
 }
 

@@ -208,6 +208,8 @@ class Backend {
 
   /** Formats of KV pages that rope_kv and attention can work on. */
   virtual bool supports(KvType type) const { return type == KvType::kF16; }
+  /** Whether they can for attention heads of this size. */
+  virtual bool supports_heads(KvType type, int32_t head_dim) const { return kv_fits(type, head_dim); }
   /** The format a model uses when nobody asks for another. */
   virtual KvType default_kv_type() const { return KvType::kF16; }
   /** Whether rope_kv knows RopeKvParams::k_shift. */
