@@ -88,9 +88,9 @@ enum {
 /** What a banter_cuda_context refers to. */
 typedef int32_t banter_cuda_context_kind;
 enum {
-  BANTER_CUDA_CONTEXT_EXISTING = 1,      /**< A CUcontext of the game's own. */
-  BANTER_CUDA_CONTEXT_D3D12_QUEUE = 2,   /**< An ID3D12CommandQueue that computing is scheduled with. */
-  BANTER_CUDA_CONTEXT_VULKAN_DEVICE = 3  /**< A VkDevice, likewise. */
+  BANTER_CUDA_CONTEXT_EXISTING = 1,     /**< A CUcontext of the game's own. */
+  BANTER_CUDA_CONTEXT_D3D12_QUEUE = 2,  /**< An ID3D12CommandQueue that computing is scheduled with. */
+  BANTER_CUDA_CONTEXT_VULKAN_DEVICE = 3 /**< A VkDevice, likewise. */
 };
 
 /** Makes the CUDA backend compute in, or beside, a context that the game has. Without it the backend makes a context of
@@ -99,8 +99,8 @@ enum {
 typedef struct banter_cuda_context {
   uint32_t struct_size;
   banter_cuda_context_kind kind;
-  void* handle;                      /**< CUcontext, ID3D12CommandQueue* or VkDevice. Must live longer than the engine. */
-  void* vulkan_queue;                /**< VULKAN_DEVICE: the VkQueue to be scheduled with. Else NULL. */
+  void* handle;       /**< CUcontext, ID3D12CommandQueue* or VkDevice. Must live longer than the engine. */
+  void* vulkan_queue; /**< VULKAN_DEVICE: the VkQueue to be scheduled with. Else NULL. */
   void* vulkan_get_device_proc_addr; /**< VULKAN_DEVICE: the game's vkGetDeviceProcAddr. Else NULL. */
 } banter_cuda_context;
 
