@@ -1,6 +1,7 @@
 #include "cuda_emulator/card.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace banter::cuda_emulator {
 

@@ -42,6 +42,7 @@ struct Operation {
   void* to = nullptr;
   const void* from = nullptr;
   size_t bytes = 0, to_pitch = 0, from_pitch = 0, height = 1;  // `bytes` a row
+  bool from_pinned = false, to_pinned = false;                 // host memory that was pinned when the copy was queued
   int value = 0;
   std::shared_ptr<CUevent_st> event;
   uint64_t record = 0;

@@ -80,6 +80,8 @@ cudaError_t copy(void* to, size_t to_pitch, const void* from, size_t from_pitch,
   operation.to = to, operation.from = from, operation.bytes = width, operation.height = height;
   operation.to_pitch = to_pitch, operation.from_pitch = from_pitch;
   if (!check_copy(operation, kind, true)) return call.done(cudaErrorInvalidValue);
+  operation.from_pinned = is_pinned(from, 1);
+  operation.to_pinned = is_pinned(to, 1);
   return call.done(enqueue(*stream, std::move(operation)));
 }
 

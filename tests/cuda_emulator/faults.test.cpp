@@ -255,7 +255,12 @@ TEST(Faults, ACopyFromMemoryThatIsFreedBeforeItRuns) {
   ASSERT_EQ(cudaFree(device), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   ASSERT_EQ(take_faults().size(), 1u);
+  ASSERT_EQ(cudaMalloc(&device, 4), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(host, device, 4, cudaMemcpyDeviceToHost), cudaSuccess);
   EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  ASSERT_EQ(take_faults().size(), 1u);
+  EXPECT_EQ(cudaFree(device), cudaSuccess);
 }
 
 }  // namespace

@@ -43,7 +43,11 @@ void copy_rows(const Operation& o) {
 }
 
 /** Memory that was live when the operation was queued must be so when it runs. */
-bool still_live(const void* pointer, size_t bytes, const char* what) {
+bool still_live(const void* pointer, size_t bytes, bool pinned, const char* what) {
+  if (pinned && !is_pinned(pointer, bytes)) {
+    report_host(FaultKind::kUseAfterFree, pointer, std::string(what) + ": the pinned memory was freed");
+    return false;
+  }
   if (!card().memory.contains(reinterpret_cast<uintptr_t>(pointer))) return true;
   return check_device_range(pointer, bytes, what);
 }
@@ -87,8 +91,8 @@ void execute(const Operation& o) {
     case Operation::Kind::kCopy: {
       const size_t from_bytes = (o.height - 1) * o.from_pitch + o.bytes,
                    to_bytes = (o.height - 1) * o.to_pitch + o.bytes;
-      if (still_live(o.from, from_bytes, "source of a copy as it runs") &&
-          still_live(o.to, to_bytes, "destination of a copy as it runs")) {
+      if (still_live(o.from, from_bytes, o.from_pinned, "source of a copy as it runs") &&
+          still_live(o.to, to_bytes, o.to_pinned, "destination of a copy as it runs")) {
         copy_rows(o);
       } else {
         c.device_error = cudaErrorIllegalAddress;
@@ -96,7 +100,7 @@ void execute(const Operation& o) {
       break;
     }
     case Operation::Kind::kSet:
-      if (still_live(o.to, o.bytes, "cudaMemset as it runs")) {
+      if (still_live(o.to, o.bytes, false, "cudaMemset as it runs")) {
         std::memset(o.to, o.value, o.bytes);
       } else {
         c.device_error = cudaErrorIllegalAddress;

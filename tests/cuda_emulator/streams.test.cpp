@@ -27,6 +27,8 @@ class Streams : public testing::Test {
     for (int i = 0; i < kCount; ++i) pinned_[i] = 1;
   }
   void TearDown() override {
+    EXPECT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
     EXPECT_EQ(cudaFreeHost(pinned_), cudaSuccess);
     EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(b_), cudaSuccess);
@@ -185,12 +187,18 @@ TEST_F(Streams, SeveralThreadsMayCall) {
       void* memory = nullptr;
       ASSERT_EQ(cudaMalloc(&memory, 1000), cudaSuccess);
       ASSERT_EQ(cudaMemsetAsync(memory, 0, 1000, b_), cudaSuccess);
+      ASSERT_EQ(launch(block_sum, {dim3(2), dim3(128), sizeof(SumShared)}, b_,
+                       SumArgs{static_cast<float*>(memory), static_cast<float*>(memory), 250}),
+                cudaSuccess);
       ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
       ASSERT_EQ(cudaFree(memory), cudaSuccess);
     }
   });
+  const DeviceArray<float> values(std::vector<float>(256, 1.0f));
   for (int i = 0; i < 200; ++i) {
-    ASSERT_EQ(triple(a_), cudaSuccess);
+    ASSERT_EQ(launch(reverse, {dim3(1), dim3(256), sizeof(ReverseShared)}, a_,
+                     ReverseArgs{values.data(), 2, Reverse::kClean}),
+              cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
   }
   other.join();

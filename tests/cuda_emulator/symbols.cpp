@@ -19,27 +19,39 @@ namespace {
 struct Range {
   uintptr_t begin, end;
 };
-struct Program {
-  uintptr_t base = 0;
-  std::vector<Range> constants;
-  std::map<uintptr_t, std::string> functions;  // by address
-};
+using Functions = std::map<uintptr_t, std::string>;  // by address
 
 int note_segments(dl_phdr_info* info, size_t, void* data) {
-  auto& program = *static_cast<Program*>(data);
-  if (program.constants.empty()) program.base = info->dlpi_addr;  // the program itself comes first
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& header = info->dlpi_phdr[i];
     const bool fixed = (header.p_type == PT_LOAD && (header.p_flags & PF_W) == 0) || header.p_type == PT_GNU_RELRO;
     if (fixed) {
       const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
-      program.constants.push_back({begin, begin + header.p_memsz});
+      static_cast<std::vector<Range>*>(data)->push_back({begin, begin + header.p_memsz});
     }
   }
   return 0;
 }
 
-void read_symbols(Program& program, const std::byte* file) {
+/** The load address of the object that holds an address, and the file that it came from. */
+struct Object {
+  uintptr_t address;
+  uintptr_t base = 0;
+  std::string file;
+};
+int find_object(dl_phdr_info* info, size_t, void* data) {
+  auto& object = *static_cast<Object*>(data);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_LOAD || object.address - info->dlpi_addr - header.p_vaddr >= header.p_memsz) continue;
+    object.base = info->dlpi_addr;
+    object.file = info->dlpi_name[0] == '\0' ? "/proc/self/exe" : info->dlpi_name;
+    return 1;
+  }
+  return 0;
+}
+
+void read_symbols(Functions& functions, uintptr_t base, const std::byte* file) {
   const auto* const header = reinterpret_cast<const ElfW(Ehdr)*>(file);
   const auto* const sections = reinterpret_cast<const ElfW(Shdr)*>(file + header->e_shoff);
   for (int i = 0; i < header->e_shnum; ++i) {
@@ -48,34 +60,33 @@ void read_symbols(Program& program, const std::byte* file) {
     const auto* const names = reinterpret_cast<const char*>(file + sections[sections[i].sh_link].sh_offset);
     for (size_t s = 0; s < sections[i].sh_size / sizeof(ElfW(Sym)); ++s) {
       if (ELF64_ST_TYPE(symbols[s].st_info) != STT_FUNC || symbols[s].st_value == 0) continue;
-      program.functions.emplace(program.base + symbols[s].st_value, names + symbols[s].st_name);
+      functions.emplace(base + symbols[s].st_value, names + symbols[s].st_name);
     }
   }
 }
 
-const Program& program() {
-  static const Program* const instance = [] {
-    auto* p = new Program;
-    dl_iterate_phdr(note_segments, p);
-    const int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    struct stat status = {};
-    if (file >= 0 && fstat(file, &status) == 0) {
-      void* const bytes = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file, 0);
-      if (bytes != MAP_FAILED) {
-        read_symbols(*p, static_cast<const std::byte*>(bytes));
-        munmap(bytes, static_cast<size_t>(status.st_size));
-      }
+Functions functions_around(const void* code) {
+  Functions functions;
+  Object object = {reinterpret_cast<uintptr_t>(code), 0, {}};
+  if (dl_iterate_phdr(find_object, &object) == 0) return functions;
+  const int file = open(object.file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return functions;
+  struct stat status = {};
+  if (fstat(file, &status) == 0) {
+    void* const bytes = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file, 0);
+    if (bytes != MAP_FAILED) {
+      read_symbols(functions, object.base, static_cast<const std::byte*>(bytes));
+      munmap(bytes, static_cast<size_t>(status.st_size));
     }
-    if (file >= 0) close(file);
-    return p;
-  }();
-  return *instance;
+  }
+  close(file);
+  return functions;
 }
 
 }  // namespace
 
 std::string symbol_of(const void* code) {
-  const auto& functions = program().functions;
+  const Functions functions = functions_around(code);  // read anew each time: faults are few
   const auto it = functions.find(reinterpret_cast<uintptr_t>(code));
   if (it == functions.end()) {
     char text[32];
@@ -90,7 +101,12 @@ std::string symbol_of(const void* code) {
 }
 
 bool is_constant(uintptr_t address) {
-  for (const Range& range : program().constants) {
+  static const std::vector<Range> constants = [] {
+    std::vector<Range> ranges;
+    dl_iterate_phdr(note_segments, &ranges);
+    return ranges;
+  }();
+  for (const Range& range : constants) {
     if (address >= range.begin && address < range.end) return true;
   }
   return false;
