@@ -72,7 +72,8 @@ TEST(CudaAttention, IsTheSoftmaxOfWhatThePagesHold) {
 
 TEST(CudaAttention, ServesOddSizes) {
   for (const KvType type : kTypes)
-    for (const int32_t dim : {16, 32, 48, 112, 160, 192, 240}) {
+    for (const int32_t dim : {8, 16, 32, 48, 72, 112, 160, 192, 200, 240}) {
+      if (ops::kv_is_quantised(type) && dim % 16 != 0) continue;
       KvOnDevice kv({.type = type, .heads = 2, .kv_heads = 1, .head_dim = dim, .page_tokens = 16, .lengths = {70}});
       kv.write_all();
       kv.read_pages();
@@ -242,7 +243,8 @@ TEST(CudaAttention, RefusesWhatItDoesNotServe) {
   EXPECT_EQ(answer(KvType::kF16, 4, 2, 64, 16), cudaSuccess);  // no tiles
   EXPECT_EQ(answer(KvType::kF32, 4, 2, 64, 16), cudaErrorInvalidValue);
   EXPECT_EQ(answer(KvType::kF16, 4, 3, 64, 16), cudaErrorInvalidValue);
-  EXPECT_EQ(answer(KvType::kF16, 4, 2, 72, 16), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 4, 2, 76, 16), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kI8, 4, 2, 72, 16), cudaErrorInvalidValue);
   EXPECT_EQ(answer(KvType::kF16, 4, 2, 272, 16), cudaErrorInvalidValue);
   EXPECT_EQ(answer(KvType::kF16, 4, 2, 64, 24), cudaErrorInvalidValue);
 }

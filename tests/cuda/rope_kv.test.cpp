@@ -256,7 +256,8 @@ TEST(CudaRopeKv, RefusesWhatItDoesNotServe) {
   };
   EXPECT_EQ(answer(KvType::kI4, 64, 16, 32), cudaSuccess);  // no rows
   EXPECT_EQ(answer(KvType::kF32, 64, 16, 32), cudaErrorInvalidValue);
-  EXPECT_EQ(answer(KvType::kF16, 72, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kF16, 76, 16, 32), cudaErrorInvalidValue);
+  EXPECT_EQ(answer(KvType::kI8, 72, 16, 32), cudaErrorInvalidValue);
   EXPECT_EQ(answer(KvType::kF16, 272, 16, 32), cudaErrorInvalidValue);
   EXPECT_EQ(answer(KvType::kF16, 64, 20, 32), cudaErrorInvalidValue);
   EXPECT_EQ(answer(KvType::kF16, 64, 16, 33), cudaErrorInvalidValue);

@@ -15,10 +15,11 @@
 // (and as much for keys of quantised pages), of an output: 2 · that · max|v| for the weights' exponents + 2^-10 · max|v|.
 // Shared memory: 36 to 46 KB for vectors of 128 and 256, two blocks an SM; 19 to 30 KB for smaller ones, three. That is
 // 16 KB and more in flight for each block, against about 5 KB an SM by Little's law on a card of 1 TB/s and 128 SMs.
-// Registers: no spills; what would spill on Turing is not launched there (launch_rows()). Expectation: decode 85 % of the copy bandwidth for contexts of some
-// thousand positions, less where tiles · KV heads · splits do not fill the card; INT8 and INT4 70 % (8 and 4 instructions
-// a byte to expand). Prefill 50 to 60 % of the matrix rate with 64 query rows a block; without shared heads, 16 rows a
-// block, a quarter of it, by the second-level cache.
+// Registers: no spills; what would spill on Turing is not launched there (launch_rows()).
+// Expectation: decode 85 % of the copy bandwidth for contexts of some thousand positions, less where tiles · KV heads ·
+// splits do not fill the card; INT8 and INT4 70 % (8 and 4 instructions a byte to expand). Prefill 50 to 60 % of the
+// matrix rate with 64 query rows a block; without shared heads, 16 rows a block, a quarter of it, by the second-level
+// cache.
 #pragma once
 
 #include "backend_cuda/attention_load.h"
