@@ -36,6 +36,7 @@ Event::~Event() {
 }
 
 Result<void> Event::create() {
+  if (event_ != nullptr) return {};
   return check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | cudaEventBlockingSync), "creating an event");
 }
 

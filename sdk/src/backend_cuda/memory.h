@@ -89,6 +89,7 @@ class Event {
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
+  /** The first time; again it does nothing. */
   Result<void> create();
   Result<void> record(const Stream& stream);
   Result<void> wait();

@@ -11,7 +11,7 @@
 namespace banter::cuda {
 namespace {
 
-constexpr size_t kSlabBytes = size_t{64} << 20;
+constexpr size_t kSmallestSlab = size_t{4} << 20, kLargestSlab = size_t{64} << 20;
 constexpr size_t kStagingBytes = size_t{8} << 20;
 constexpr size_t kAlignment = 256;
 
@@ -27,9 +27,11 @@ Result<uint8_t*> WeightUpload::take(size_t bytes, std::shared_ptr<WeightSlab>& s
   const size_t needed = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (slab_ == nullptr || slab_->used + needed > slab_->memory.bytes()) {
     auto fresh = std::make_shared<WeightSlab>();
-    if (Result<void> made = fresh->memory.allocate(std::max(needed, kSlabBytes), "weights"); !made) {
+    // As much again as there is: small models take little, large ones few slabs.
+    const size_t slab_bytes = std::max(needed, std::clamp(taken_, kSmallestSlab, kLargestSlab));
+    if (Result<void> made = fresh->memory.allocate(slab_bytes, "weights"); !made) {
       // The last weights of a model must not fail for want of a whole slab.
-      if (needed >= kSlabBytes || made.error().code != BANTER_ERROR_OUT_OF_MEMORY) return made.error();
+      if (slab_bytes == needed || made.error().code != BANTER_ERROR_OUT_OF_MEMORY) return made.error();
       if (Result<void> small = fresh->memory.allocate(needed, "weights"); !small) return small.error();
     }
     slab_ = std::move(fresh);
@@ -37,6 +39,7 @@ Result<uint8_t*> WeightUpload::take(size_t bytes, std::shared_ptr<WeightSlab>& s
   slab = slab_;
   uint8_t* const start = slab->memory.as<uint8_t>() + slab->used;
   slab->used += needed;
+  taken_ += needed;
   return start;
 }
 
@@ -46,11 +49,9 @@ Result<void> WeightUpload::send(const DeviceWeight& weight, uint8_t* panels, std
   const int64_t panels_at_once = std::max<int64_t>(1, static_cast<int64_t>(kStagingBytes / weight.panel_bytes));
   const size_t staging = static_cast<size_t>(std::min(count, panels_at_once)) * weight.panel_bytes;
   for (int i = 0; i < 2; ++i) {
-    if (staging_[i].bytes() >= staging) continue;
-    if (Result<void> made = staging_[i].allocate(std::max(staging, kStagingBytes), "staging for weights"); !made) {
-      return made;
-    }
     if (Result<void> made = sent_[i].create(); !made) return made;
+    if (staging_[i].bytes() >= staging) continue;
+    if (Result<void> made = staging_[i].allocate(staging, "staging for weights"); !made) return made;
   }
   int turn = 0;
   bool pending[2] = {false, false};

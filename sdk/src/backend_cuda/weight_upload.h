@@ -36,6 +36,7 @@ class WeightUpload {
   ThreadPool& pool_;
   const Stream& stream_;
   std::shared_ptr<WeightSlab> slab_;  // the one with room
+  size_t taken_ = 0;                  // bytes of all weights so far
   PinnedMemory staging_[2];
   Event sent_[2];
 };
