@@ -111,7 +111,8 @@ struct Talk {
   Error error{BANTER_OK, ""};
   std::vector<float> logits;
 
-  explicit Talk(const formats::Gguf& file, int steps) {
+  explicit Talk(const formats::Gguf& file, int steps) { run(file, steps); }
+  void run(const formats::Gguf& file, int steps) {
     const auto pool = make_pool();
     auto backend = create_backend(*pool, -1);
     if (!backend) return fail(backend.error());

@@ -134,7 +134,7 @@ Result<std::unique_ptr<RandomModel>> make_model(ops::Backend& backend, const Sha
   const auto* const norm = static_cast<const float*>(m->weights.vectors.data());
   m->weights.output_norm = norm;
   for (model::LayerWeights& layer : m->weights.layers) layer.attention_norm = layer.feed_forward_norm = norm;
-  auto decoder = model::Decoder::create(m->hp, m->weights, backend, max_rows, max_logit_rows);
+  auto decoder = model::Decoder::create(m->hp, m->weights, backend, ops::KvType::kF16, max_rows, max_logit_rows);
   if (!decoder) return decoder.error();
   m->decoder = std::move(*decoder);
   return m;
