@@ -53,10 +53,12 @@ Result<DeviceChoice> choose_device(int32_t wanted) {
     return unsupported("The NVIDIA driver supports CUDA " + version_text(driver) + ", but " + version_text(runtime) +
                        " is needed; update the driver.");
   }
-  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess || count == 0) {
-    return unsupported(count == 0 && status == cudaSuccess
-                           ? std::string("There is no NVIDIA graphics card on this machine.")
-                           : std::string("The NVIDIA driver does not work: ") + cudaGetErrorString(status) + ".");
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+    return unsupported("There is no NVIDIA graphics card on this machine.");
+  }
+  if (status != cudaSuccess) {
+    return unsupported(std::string("The NVIDIA driver does not work: ") + cudaGetErrorString(status) + ".");
   }
   if (wanted >= count || wanted < -1) {
     return unsupported("There is no graphics card " + std::to_string(wanted) + "; this machine has " +
