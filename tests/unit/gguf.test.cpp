@@ -18,6 +18,7 @@
 
 #include "formats/tensor_type.h"
 #include "support/gguf_writer.h"
+#include "support/quantize.h"
 #include "unit/gguf_fixture.h"
 
 namespace {

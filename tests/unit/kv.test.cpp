@@ -2,6 +2,7 @@
 #include "unit/kv_fixture.h"
 
 #include <cstring>
+#include <random>
 
 namespace banter::kv {
 namespace {
