@@ -43,6 +43,11 @@ class CudaBackend final : public ops::Backend {
 
   Result<void> create() {
     if (Result<void> set = here(); !set) return set;
+    if (const cudaError_t status = find_kernels();
+        status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
+      return Error{BANTER_ERROR_UNSUPPORTED, "This build of the CUDA backend has no kernels for " + name_ +
+                                                 "; build it with that architecture in CMAKE_CUDA_ARCHITECTURES."};
+    }
     if (Result<void> made = stream_.create(); !made) return made;
     if (Result<void> made = done_.create(); !made) return made;
     return staging_.allocate(kCopyBytes, "staging");

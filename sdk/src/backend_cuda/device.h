@@ -60,9 +60,10 @@ __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
 __device__ __forceinline__ float bfloat_to_float(uint16_t b) {
   return __uint_as_float(static_cast<uint32_t>(b) << 16);
 }
-/** Finite x; NaN and overflow as the rounding of the bits gives them. */
+/** A card's not-a-number has all bits set: rounding it would carry into the sign. */
 __device__ __forceinline__ uint16_t float_to_bfloat(float x) {
   const uint32_t bits = __float_as_uint(x);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FFF;
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 __device__ __forceinline__ uint32_t pack_bfloats(float low, float high) {

@@ -1,6 +1,7 @@
 #include "backend_cuda/graph_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace banter::cuda {
 namespace {
@@ -63,9 +64,14 @@ Result<void> GraphCache::run(const Program& program, const StepShape& grid, cons
   entry.last_used = ++clock_;
   if (entry.seen == 1 && !capture(entry, stream, issue)) entry.seen = kCannot;
   if (entry.seen >= 0) ++entry.seen;
-  if (entry.graph == nullptr) return issue();
-  ++launches_;
-  return check(cudaGraphLaunch(entry.graph, stream.get()), "launching a graph");
+  if (entry.graph != nullptr) {
+    if (cudaGraphLaunch(entry.graph, stream.get()) == cudaSuccess) return {};
+    // A graph may want memory that a game has taken since. Should it be the card that fails, the kernels will tell.
+    static_cast<void>(cudaGetLastError());
+    static_cast<void>(cudaGraphExecDestroy(std::exchange(entry.graph, nullptr)));
+    entry.seen = kCannot;
+  }
+  return issue();
 }
 
 }  // namespace banter::cuda

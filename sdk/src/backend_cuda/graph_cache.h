@@ -24,13 +24,12 @@ class GraphCache {
   GraphCache& operator=(const GraphCache&) = delete;
 
   /** Runs the program on the stream: the first time through `issue`, which queues its kernels; the second time captured
-   *  through `issue`, and from then on as a graph. Where capturing fails, `issue` serves for good.
+   *  through `issue`, and from then on as a graph. Where capturing or a launch fails, `issue` serves for good.
    *  Errors: those of `issue`, BACKEND. */
   Result<void> run(const Program& program, const StepShape& grid, const Stream& stream,
                    const std::function<Result<void>()>& issue);
   /** Drops all graphs: addresses in them are no longer true. */
   void clear();
-  uint64_t launches() const { return launches_; }
 
  private:
   struct Entry {
@@ -44,7 +43,7 @@ class GraphCache {
   static Result<void> capture(Entry& entry, const Stream& stream, const std::function<Result<void>()>& issue);
 
   std::vector<Entry> entries_;
-  uint64_t clock_ = 0, launches_ = 0;
+  uint64_t clock_ = 0;
 };
 
 }  // namespace banter::cuda

@@ -44,6 +44,9 @@ struct QuantisedRows {
 
 // ------------------------------------------------------------------------------------------------ row_kernels.cu
 
+/** Whether this build has kernels for the current card. */
+cudaError_t find_kernels();
+
 cudaError_t embed(const StepView& step, int32_t rows, const DeviceWeight& table, float scale, float* out,
                   cudaStream_t stream);
 

@@ -125,6 +125,11 @@ LaunchShape one_block_a_row(int32_t rows, int64_t cols) {
 
 }  // namespace
 
+cudaError_t find_kernels() {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, norm_kernel);
+}
+
 cudaError_t norm(const StepView& step, const ops::NormParams& params, const QuantisedRows& quantised,
                  cudaStream_t stream) {
   NormArgs args{step.counts, params, quantised};

@@ -25,10 +25,12 @@ void Scratch::begin() {
   copies_[0].x = copies_[1].x = nullptr;
 }
 
-bool Scratch::find(const float* x, int32_t rows, QuantisedForms forms, QuantisedRows& out) const {
-  for (const Copy& copy : copies_) {
+bool Scratch::find(const float* x, int32_t rows, QuantisedForms forms, QuantisedRows& out) {
+  for (int i = 0; i < 2; ++i) {
+    const Copy& copy = copies_[i];
     if (copy.x != x || copy.rows != rows || !copy.forms.covers(forms)) continue;
     out = copy.where;
+    next_ = i ^ 1;  // what is made while this one is read goes to the other place
     return true;
   }
   return false;

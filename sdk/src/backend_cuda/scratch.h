@@ -29,8 +29,8 @@ class Scratch {
   /** Forgets what the copies hold. */
   void begin();
   /** The copy of x [rows][cols] that has all of `forms`; false: there is none. */
-  bool find(const float* x, int32_t rows, QuantisedForms forms, QuantisedRows& out) const;
-  /** A place for `forms` of x, which forgets the copy made before the last one. */
+  bool find(const float* x, int32_t rows, QuantisedForms forms, QuantisedRows& out);
+  /** A place for `forms` of x; the copy that was found or made last stays. */
   QuantisedRows make(const float* x, int32_t rows, int64_t cols, QuantisedForms forms);
   /** x has been written: its copies are no longer true. */
   void written(const float* x);

@@ -15,6 +15,9 @@ void ModelRunner::next_token(Generation& generation, int32_t row, uint64_t now) 
   }
   const uint64_t position = sampling::draw_position(generation.reply_tokens.size(), reply.rollbacks());
   const text::TokenId token = generation.sampler->sample(loaded_->model->logit_row(row), banned, position);
+  if (const Error* error = loaded_->model->logit_error(); token < 0 && error != nullptr) {
+    return end_with(generation, BANTER_EVENT_FAILED, error->code, BANTER_FINISH_NONE, error->message);
+  }
   if (token < 0) return act_on(generation, reply.dead_end(generation.out_text), true);
 
   if (generation.first_token_ns == 0) {

@@ -175,6 +175,7 @@ void Decoder::pack(const kv::PagePool& pool, const Batch& batch) {
 Result<void> Decoder::run(const kv::PagePool& pool, const Batch& batch, bool best) {
   if (Result<void> ok = check(pool, batch); !ok) return ok;
   logit_rows_.clear();
+  logit_error_.reset();
   if (batch.chunks.empty()) return {};
   pack(pool, batch);
   const int32_t rows = static_cast<int32_t>(tokens_.size());
@@ -205,6 +206,7 @@ Result<std::span<float>> Decoder::fetch(int32_t first_row, int32_t rows) {
   const size_t at = static_cast<size_t>(first_row) * vocabulary, wanted = static_cast<size_t>(rows) * vocabulary;
   if (backend_.is_host_memory()) return std::span<float>(logits_ + at, wanted);
   Result<void> copied = backend_.copy_to_host(host_logits_.data() + at, logits_ + at, wanted * sizeof(float));
+  if (!copied && !logit_error_) logit_error_ = copied.error();
   if (!copied) return copied.error();
   return std::span<float>(host_logits_.data() + at, wanted);
 }

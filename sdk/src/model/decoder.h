@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,7 @@ class Decoder {
   Result<std::span<float>> forward(const kv::PagePool& pool, const Batch& batch);
   Result<int32_t> forward_best(const kv::PagePool& pool, const Batch& batch);
   sampling::LogitRow logit_row(int32_t row);
+  const Error* logit_error() const { return logit_error_ ? &*logit_error_ : nullptr; }
 
  private:
   Decoder(const Hyperparameters& hp, const DecoderWeights& weights, ops::Backend& backend)
@@ -54,16 +56,17 @@ class Decoder {
   int32_t max_rows_ = 0, max_logit_rows_ = 0;
   DeviceBuffer memory_;
   // Activations, R = max_rows: the residual stream, what a sub-layer reads, and what it gives.
-  float* residual_ = nullptr;       // [R][D]
-  float* hidden_ = nullptr;         // [R][D]
-  float* delta_ = nullptr;          // [R][D]
-  float* q_ = nullptr;              // [R][Q]
-  float* k_ = nullptr;              // [R][K]
-  float* v_ = nullptr;              // [R][K]
-  float* attended_ = nullptr;       // [R][Q]
-  float* gated_ = nullptr;          // [R][F]
-  float* logits_ = nullptr;         // [max_logit_rows][vocabulary]
-  std::vector<float> host_logits_;  // the same, where the backend's memory is not the host's
+  float* residual_ = nullptr;         // [R][D]
+  float* hidden_ = nullptr;           // [R][D]
+  float* delta_ = nullptr;            // [R][D]
+  float* q_ = nullptr;                // [R][Q]
+  float* k_ = nullptr;                // [R][K]
+  float* v_ = nullptr;                // [R][K]
+  float* attended_ = nullptr;         // [R][Q]
+  float* gated_ = nullptr;            // [R][F]
+  float* logits_ = nullptr;           // [max_logit_rows][vocabulary]
+  std::optional<Error> logit_error_;  // of the first row of this step that could not be fetched
+  std::vector<float> host_logits_;    // the same, where the backend's memory is not the host's
 
   // The step being built; sized once.
   std::vector<int32_t> tokens_, positions_, logit_rows_;

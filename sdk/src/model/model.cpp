@@ -145,6 +145,10 @@ sampling::LogitRow Model::logit_row(int32_t row) {
   return impl_->decoder->logit_row(row);
 }
 
+const Error* Model::logit_error() const {
+  return impl_->decoder->logit_error();
+}
+
 Result<std::span<float>> Model::forward(const kv::PagePool& pool, const Batch& batch) {
   return impl_->decoder->forward(pool, batch);
 }

@@ -72,6 +72,8 @@ class Model {
   Result<int32_t> forward_best(const kv::PagePool& pool, const Batch& batch);
   /** Row `row` of the last forward_best(), valid until the next call of either. */
   sampling::LogitRow logit_row(int32_t row);
+  /** Why a row of it could not be brought from its device; null: none was asked for in vain. */
+  const Error* logit_error() const;
 
  private:
   Model();

@@ -34,6 +34,7 @@ __forceinline__ float bfloat_to_float(uint16_t b) {
 }
 __forceinline__ uint16_t float_to_bfloat(float x) {
   const uint32_t bits = __float_as_uint(x);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FFF;
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 __forceinline__ uint32_t pack_bfloats(float low, float high) {
