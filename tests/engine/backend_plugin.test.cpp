@@ -4,60 +4,18 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 #include <regex>
 #include <string>
 #include <vector>
 
 #include "base/shared_library.h"
-#include "engine/test_host.h"
+#include "engine/plugin_fixture.h"
 
 namespace banter::test {
 namespace {
 
-constexpr const char* kPlugin = BANTER_TEST_PLUGIN_FILE;
-
-/** Log lines, and an engine whose CUDA library is the test's plugin with the given faults. */
-class BackendPlugin : public ::testing::Test {
+class BackendPlugin : public PluginTest {
  protected:
-  void SetUp() override {
-    unsetenv("BANTER_CUDA_LIBRARY");
-    spoil("");
-  }
-  void TearDown() override { unsetenv("BANTER_TEST_PLUGIN"); }
-  static void spoil(const char* faults) { setenv("BANTER_TEST_PLUGIN", faults, 1); }
-
-  std::unique_ptr<Host> host(banter_backend backend, const char* path = kPlugin,
-                             const std::function<void(banter_engine_config&)>& change = nullptr) {
-    return std::make_unique<Host>([&](banter_engine_config& config) {
-      config.backend = backend;
-      config.cuda_library_path = path;
-      config.log = [](banter_log_level, const char* message, void* self) {
-        auto* const test = static_cast<BackendPlugin*>(self);
-        const std::lock_guard lock(test->mutex_);
-        test->log_.append(message).append("\n");
-      };
-      config.log_user_data = this;
-      if (change) change(config);
-    });
-  }
-  /** Loads, which may fail. */
-  Outcome load(Host& host) {
-    model_ = nullptr;
-    return host.finish(host.start_load(bytes_, &model_));
-  }
-  banter_model_info info() {
-    banter_model_info info{};
-    info.struct_size = sizeof info;
-    EXPECT_EQ(banter_model_get_info(model_, &info), BANTER_OK) << banter_last_error_message();
-    return info;
-  }
-  std::string log() {
-    const std::lock_guard lock(mutex_);
-    return log_;
-  }
-  std::string greeting(Host& host) { return host.finish(say(host.npc(model_), "Hello", Ask(12, kGoOn))).text; }
-
   /** What AUTO and CUDA do with a library that is of no use. */
   void expect_refused(const char* path, const std::string& why, banter_result code = BANTER_ERROR_UNSUPPORTED) {
     SCOPED_TRACE(why);
@@ -67,7 +25,7 @@ class BackendPlugin : public ::testing::Test {
     EXPECT_EQ(refused.code, code) << refused.message;
     EXPECT_NE(refused.message.find(why), std::string::npos) << refused.message;
     EXPECT_EQ(refused.terminals, 1);
-    log_.clear();
+    clear_log();
     const auto automatic = host(BANTER_BACKEND_AUTO, path);
     const Outcome taken = load(*automatic);
     ASSERT_EQ(taken.kind, BANTER_EVENT_MODEL_READY) << taken.message;
@@ -76,13 +34,6 @@ class BackendPlugin : public ::testing::Test {
     EXPECT_NE(log().find(why), std::string::npos) << log();
     EXPECT_FALSE(greeting(*automatic).empty());
   }
-
-  const std::vector<std::byte> bytes_ = tiny_model();
-  banter_model* model_ = nullptr;
-
- private:
-  std::mutex mutex_;
-  std::string log_;
 };
 
 TEST_F(BackendPlugin, WhatIsNoPluginIsRefusedWithItsReason) {

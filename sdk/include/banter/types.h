@@ -57,7 +57,8 @@ typedef void(BANTER_CALL* banter_log_fn)(banter_log_level level, const char* mes
 
 /** Model bytes from the host's own file system (pak files, res://). All functions are called on a thread of the engine,
  *  never on a thread of the host, one call at a time for each engine; they may block, and must not call Banter. Every file
- *  opened is closed before the load's MODEL_READY, FAILED or CANCELLED. */
+ *  opened is closed before the load's MODEL_READY, FAILED or CANCELLED. Afterwards nothing is called, but with
+ *  BANTER_MODEL_SOURCE_STAYS, and in banter_engine_destroy() at the latest every file is closed. */
 typedef struct banter_io {
   uint32_t struct_size;
   uint32_t flags; /**< Reserved, 0. */
@@ -77,8 +78,8 @@ typedef struct banter_io {
 /** Which device computes. */
 typedef int32_t banter_backend;
 enum {
-  BANTER_BACKEND_AUTO = 0, /**< The fastest that works here: CUDA, or else the CPU. banter_model_info tells which, and
-                              why. */
+  BANTER_BACKEND_AUTO = 0, /**< The fastest that works here: CUDA, or else the CPU, also when the card fails later.
+                              banter_model_info tells which, and why. */
   BANTER_BACKEND_CPU = 1,
   BANTER_BACKEND_REFERENCE = 2, /**< Plain float32 loops: slow, for checking. */
   BANTER_BACKEND_CUDA = 3       /**< An NVIDIA card, through the library banter_cuda. Where that cannot be, loads end
@@ -230,7 +231,7 @@ typedef struct banter_model_config {
   const char* path; /**< Path of a GGUF file (UTF-8), or the name that `io` understands. */
   size_t path_len;
   const void* memory; /**< Instead of a path: the whole file in memory, which must stay until MODEL_READY, FAILED or
-                         CANCELLED. */
+                         CANCELLED; longer with BANTER_MODEL_SOURCE_STAYS. */
   uint64_t memory_bytes;
   const banter_io* io;       /**< Read `path` through these callbacks; NULL: the file system. */
   const char* chat_template; /**< Jinja text used instead of the model's own; NULL: the model's. */
@@ -250,8 +251,12 @@ typedef struct banter_model_config {
 
 /** Bits of banter_model_config::flags. */
 enum {
-  BANTER_MODEL_NO_PREFIX_SHARING = 1 /**< Every character computes its whole prompt itself. For comparisons: replies are
+  BANTER_MODEL_NO_PREFIX_SHARING =
+      1,                        /**< Every character computes its whole prompt itself. For comparisons: replies are
                                         the same with and without. */
+  BANTER_MODEL_SOURCE_STAYS = 2 /**< `memory`, or what `io` reads, can be read again as long as the engine lives. Then
+                                        the model can go to the CPU when a card fails that BANTER_BACKEND_AUTO chose.
+                                        With a path and no `io` it can in any case. */
 };
 
 /** Facts about a loaded model; see banter_model_get_info(). Strings are borrowed until the model is released. */

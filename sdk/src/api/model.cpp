@@ -66,7 +66,8 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
                           banter::engine::LoadSettings& settings, banter_model_config& c) {
   banter_model_config_init(&c, sizeof c);
   if (const banter_result code = banter::api::read_struct("banter_model_config", in, c)) return code;
-  if ((c.flags & ~uint32_t{BANTER_MODEL_NO_PREFIX_SHARING}) != 0 || c.reserved0 != 0 || c.reserved2 != 0) {
+  constexpr uint32_t kFlags = BANTER_MODEL_NO_PREFIX_SHARING | BANTER_MODEL_SOURCE_STAYS;
+  if ((c.flags & ~kFlags) != 0 || c.reserved0 != 0 || c.reserved2 != 0) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
                 "banter_model_config.flags has unknown bits (0x%x), or reserved0 or reserved2 is not 0.", c.flags);
   }
@@ -90,6 +91,8 @@ banter_result read_config(const banter_model_config* in, banter::engine::LoadSou
     return fail(BANTER_ERROR_INVALID_ARGUMENT,
                 "banter_model_config.draft_model must be given with BANTER_SPECULATION_DRAFT, and only then.");
   }
+  const bool is_borrowed = c.memory != nullptr || c.io != nullptr;
+  source.stays = !is_borrowed || (c.flags & BANTER_MODEL_SOURCE_STAYS) != 0;
   settings.speculation = c.speculation;
   if (const banter_result code = read_kv_type(c.kv_type, settings.kv_type)) return code;
   settings.chat_template.assign(chat_template);
@@ -172,7 +175,7 @@ banter_result BANTER_CALL banter_model_get_info(banter_model* handle, banter_mod
     if (model->status.load(std::memory_order_acquire) != banter::engine::ModelObject::kReady) {
       return fail(BANTER_ERROR_STATE, "The model is not loaded (yet); wait for MODEL_READY.");
     }
-    return banter::api::write_struct("banter_model_info", model->info, out_info);
+    return banter::api::write_struct("banter_model_info", model->facts.load(std::memory_order_acquire)->info, out_info);
   });
 }
 

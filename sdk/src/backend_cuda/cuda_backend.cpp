@@ -9,6 +9,7 @@
 
 #include "backend_cuda/executor.h"
 #include "backend_cuda/graph_cache.h"
+#include "backend_cuda/guard.h"
 #include "backend_cuda/kv_device.h"
 #include "backend_cuda/memory.h"
 #include "backend_cuda/program.h"
@@ -56,12 +57,14 @@ class CudaBackend final : public ops::Backend {
   const std::string& name() const override { return name_; }
 
   Result<void*> allocate(size_t bytes) override {
-    if (Result<void> set = here(); !set) return set.error();
-    DeviceMemory memory;
-    if (Result<void> made = memory.allocate(std::max<size_t>(bytes, 1), "buffers"); !made) return made.error();
-    void* const start = memory.as();
-    allocated_.push_back(std::move(memory));
-    return start;
+    return guarded([&]() -> Result<void*> {
+      if (Result<void> set = here(); !set) return set.error();
+      DeviceMemory memory;
+      if (Result<void> made = memory.allocate(std::max<size_t>(bytes, 1), "buffers"); !made) return made.error();
+      void* const start = memory.as();
+      allocated_.push_back(std::move(memory));
+      return start;
+    });
   }
   void deallocate(void* memory) override {
     if (memory == nullptr) return;
@@ -72,11 +75,17 @@ class CudaBackend final : public ops::Backend {
     graphs_.clear();  // they may name it
   }
   bool is_host_memory() const override { return false; }
-  Result<void> copy_to_host(void* host, const void* device, size_t bytes) override;
-  Result<void> copy_from_host(void* device, const void* host, size_t bytes) override;
+  Result<void> copy_to_host(void* host, const void* device, size_t bytes) override {
+    return guarded([&] { return receive(host, device, bytes); });
+  }
+  Result<void> copy_from_host(void* device, const void* host, size_t bytes) override {
+    return guarded([&] { return send(device, host, bytes); });
+  }
   Result<void> copy(void* to, const void* from, size_t bytes) override {
-    if (Result<void> set = here(); !set) return set;
-    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()), "copying pages");
+    return guarded([&]() -> Result<void> {
+      if (Result<void> set = here(); !set) return set;
+      return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()), "copying pages");
+    });
   }
 
   bool supports(ops::KvType type) const override { return type != ops::KvType::kF32; }
@@ -85,51 +94,75 @@ class CudaBackend final : public ops::Backend {
   bool shifts_keys() const override { return true; }
   std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override;
 
-  void set_upload_progress(UploadProgress progress) override { progress_ = progress; }  // a copy: backend_plugin.h
+  void set_upload_progress(UploadProgress progress) override {
+    // A copy (backend_plugin.h). Without memory for it nobody is told of progress.
+    guarded([&] { progress_ = progress; }, [&](banter_result, const char*) { progress_ = nullptr; });
+  }
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse) override {
-    if (Result<void> set = here(); !set) return set.error();
-    return weights_.upload(type, rows, cols, data, progress_);
+    return guarded([&]() -> Result<std::unique_ptr<ops::Weight>> {
+      if (Result<void> set = here(); !set) return set.error();
+      return weights_.upload(type, rows, cols, data, progress_);
+    });
   }
-  Result<std::unique_ptr<ops::Rope>> create_rope(ops::RopeSpec spec) override;
+  Result<std::unique_ptr<ops::Rope>> create_rope(ops::RopeSpec spec) override {
+    return guarded([&] { return make_rope(spec); });
+  }
 
   void begin_step(const ops::Step& step) override {
     step_ = step;
     program_.clear();
     pages_.clear();
     logit_rows_ = {};
+    recorded_ = {};
   }
   void embed(const ops::EmbedParams& p) override {
-    program_.push_back(EmbedOp{device_weight(p.table), p.out, p.scale});
+    record([&] { return EmbedOp{device_weight(p.table), p.out, p.scale}; });
   }
   void norm(const ops::NormParams& p) override {
-    program_.push_back(NormOp{p.residual, p.delta, p.delta_norm, p.norm, p.out, counted(p.rows), p.dim, p.epsilon});
+    record([&] { return NormOp{p.residual, p.delta, p.delta_norm, p.norm, p.out, counted(p.rows), p.dim, p.epsilon}; });
   }
   void linear(const ops::LinearParams& p) override;
   void gated(const ops::GatedParams& p) override {
-    program_.push_back(GatedOp{device_weight(p.gate), device_weight(p.up), p.x, p.out, counted(p.rows), p.activation});
+    record(
+        [&] { return GatedOp{device_weight(p.gate), device_weight(p.up), p.x, p.out, counted(p.rows), p.activation}; });
   }
   void rope_kv(const ops::RopeKvParams& p) override {
-    use(p.kv);
-    use(p.recent);
-    program_.push_back(RopeKvOp{p.q, p.k, p.v, p.q_norm, p.k_norm, p.k_shift, p.epsilon,
-                                static_cast<const CudaRope*>(p.rope), p.heads, p.layer, pages_op(p.kv),
-                                pages_op(p.recent)});
+    record([&] {
+      use(p.kv);
+      use(p.recent);
+      return RopeKvOp{p.q,
+                      p.k,
+                      p.v,
+                      p.q_norm,
+                      p.k_norm,
+                      p.k_shift,
+                      p.epsilon,
+                      static_cast<const CudaRope*>(p.rope),
+                      p.heads,
+                      p.layer,
+                      pages_op(p.kv),
+                      pages_op(p.recent)};
+    });
   }
   void attention(const ops::AttentionParams& p) override {
-    use(p.kv);
-    use(p.recent);
-    program_.push_back(
-        AttentionOp{p.q, p.out, p.heads, p.layer, p.window, p.scale, p.softcap, pages_op(p.kv), pages_op(p.recent)});
+    record([&] {
+      use(p.kv);
+      use(p.recent);
+      return AttentionOp{p.q,     p.out,     p.heads,        p.layer,           p.window,
+                         p.scale, p.softcap, pages_op(p.kv), pages_op(p.recent)};
+    });
   }
   void logits(const ops::LogitsParams& p) override {
     logit_rows_ = p.row_indices;
-    program_.push_back(LogitsOp{device_weight(p.head), p.x, p.logits, p.softcap});
+    record([&] { return LogitsOp{device_weight(p.head), p.x, p.logits, p.softcap}; });
   }
   bool finds_best_logits() const override { return true; }
   void best_logits() override {
-    const auto& logits = std::get<LogitsOp>(program_.back());
-    program_.push_back(BestLogitsOp{logits.logits, static_cast<int32_t>(logits.head->rows)});
+    record([&] {
+      const auto& logits = std::get<LogitsOp>(program_.back());
+      return BestLogitsOp{logits.logits, static_cast<int32_t>(logits.head->rows)};
+    });
   }
   ops::BestLogits best_row(int32_t i) const override {
     const BestRow& row = best_.as<const BestRow>()[i];
@@ -139,11 +172,23 @@ class CudaBackend final : public ops::Backend {
   Result<void> end_step() override;
 
  private:
+  /** Adds what `op` returns to the step, unless that failed before: what fails first is kept for end_step(). */
+  template <class F>
+  void record(F&& op) noexcept {
+    if (!recorded_) return;
+    recorded_ = guarded([&]() -> Result<void> {
+      program_.push_back(op());
+      return {};
+    });
+  }
   Result<void> here() { return check(cudaSetDevice(device_), "choosing the graphics card"); }
   int32_t counted(int32_t rows) const { return rows == step_.rows() ? kAllRows : rows; }
   void use(const ops::KvPages* pages) {
     if (pages != nullptr) pages_.add(*pages);
   }
+  Result<void> receive(void* host, const void* device, size_t bytes);
+  Result<void> send(void* device, const void* host, size_t bytes);
+  Result<std::unique_ptr<ops::Rope>> make_rope(const ops::RopeSpec& spec);
   bool can_be_graph(const StepShape& shape) const;
   Result<void> run_step();
   Result<void> fetch_best();
@@ -163,11 +208,12 @@ class CudaBackend final : public ops::Backend {
 
   ops::Step step_;
   Program program_;
+  Result<void> recorded_;
   PageSources pages_;
   std::span<const int32_t> logit_rows_;
 };
 
-Result<void> CudaBackend::copy_to_host(void* host, const void* device, size_t bytes) {
+Result<void> CudaBackend::receive(void* host, const void* device, size_t bytes) {
   if (Result<void> set = here(); !set) return set;
   for (size_t at = 0; at < bytes; at += kCopyBytes) {
     const size_t now = std::min(kCopyBytes, bytes - at);
@@ -181,7 +227,7 @@ Result<void> CudaBackend::copy_to_host(void* host, const void* device, size_t by
   return {};
 }
 
-Result<void> CudaBackend::copy_from_host(void* device, const void* host, size_t bytes) {
+Result<void> CudaBackend::send(void* device, const void* host, size_t bytes) {
   if (Result<void> set = here(); !set) return set;
   for (size_t at = 0; at < bytes; at += kCopyBytes) {
     const size_t now = std::min(kCopyBytes, bytes - at);
@@ -207,7 +253,7 @@ std::optional<ops::KvLayout> CudaBackend::kv_layout(const ops::KvGeometry& geome
   return ops::KvLayout{{region, region}};
 }
 
-Result<std::unique_ptr<ops::Rope>> CudaBackend::create_rope(ops::RopeSpec spec) {
+Result<std::unique_ptr<ops::Rope>> CudaBackend::make_rope(const ops::RopeSpec& spec) {
   auto rope = std::make_unique<CudaRope>();
   rope->pairs = static_cast<int32_t>(spec.inverse_frequency.size());
   rope->adjacent_pairs = spec.adjacent_pairs;
@@ -242,7 +288,7 @@ void CudaBackend::linear(const ops::LinearParams& p) {
       op.biases[t] = target.bias;
       op.ys[t] = target.y;
     }
-    program_.push_back(op);
+    record([&] { return op; });
   }
 }
 
@@ -284,12 +330,15 @@ Result<void> CudaBackend::fetch_best() {
 }
 
 Result<void> CudaBackend::end_step() {
-  Result<void> outcome = run_step();
-  if (outcome) outcome = fetch_best();
+  Result<void> outcome = std::exchange(recorded_, {});
+  if (outcome) outcome = guarded([&] { return run_step(); });
+  if (outcome) outcome = guarded([&] { return fetch_best(); });
   // Waited for in any case: the step's data must not change under kernels that were queued before something failed.
-  Result<void> waited = done_.record(stream_);
-  if (waited) waited = done_.wait();
-  if (outcome) outcome = waited;
+  Result<void> waited = guarded([&]() -> Result<void> {
+    Result<void> recorded = done_.record(stream_);
+    return recorded ? done_.wait() : recorded;
+  });
+  if (outcome) outcome = std::move(waited);
   step_ = {};
   return outcome;
 }

@@ -2,12 +2,11 @@
 #include <banter_build/backend_fingerprint.h>
 
 #include <cstdio>
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "backend_cuda/cuda_backend.h"
+#include "backend_cuda/guard.h"
 #include "ops/backend_plugin.h"
 
 namespace banter::cuda {
@@ -15,18 +14,6 @@ namespace {
 
 void tell(char* reason, size_t bytes, const char* text) {
   if (reason != nullptr && bytes > 0) std::snprintf(reason, bytes, "%s", text);
-}
-
-/** Nothing thrown may leave the library: `failed` is told of it. */
-template <class F, class Failed>
-auto guarded(F&& body, Failed&& failed) noexcept -> decltype(body()) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return failed(BANTER_ERROR_OUT_OF_MEMORY, "Out of memory.");
-  } catch (...) {
-    return failed(BANTER_ERROR_INTERNAL, "Internal error.");
-  }
 }
 
 uint64_t score(const ops::BackendOptions* options, char* reason, size_t reason_bytes) noexcept {

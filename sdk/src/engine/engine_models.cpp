@@ -6,6 +6,14 @@
 #include "engine/guard.h"
 
 namespace banter::engine {
+namespace {
+
+/** As it was loaded. */
+uint64_t pool_bytes(const ModelObject& model) {
+  return model.facts.load(std::memory_order_relaxed)->info.kv_pool_bytes;
+}
+
+}  // namespace
 
 void EngineThread::track(ModelObject& model) {
   model.previous_tracked = nullptr;
@@ -72,7 +80,7 @@ void EngineThread::tell_progress(ModelObject& model) {
 void EngineThread::start_load(ModelObject& model) {
   const EngineConfig& config = channels_.config;
   LoadSettings& settings = model.settings;
-  settings.backend = config.backend;
+  settings.backend = model.fallback == nullptr ? config.backend : BANTER_BACKEND_CPU;
   settings.cuda = config.cuda;
   settings.log = config.log;
   settings.threads.threads = config.thread_count > 0 ? config.thread_count : default_thread_count();
@@ -90,6 +98,7 @@ void EngineThread::start_load(ModelObject& model) {
     return end_load(model, started.error());
   }
   loading_ = &model;
+  if (model.fallback != nullptr) return;  // for requests that began long ago
   Generation* const generation = load_generation(model);
   if (generation == nullptr || channels_.slots[generation->slot].cancel_requested()) return loader_.cancel();
   tell_progress(model);
@@ -97,6 +106,10 @@ void EngineThread::start_load(ModelObject& model) {
 
 void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedModel>> outcome) {
   Generation* const generation = load_generation(model);
+  Fallback* const fallback = model.fallback.get();
+  if (outcome && fallback != nullptr && (*outcome)->fingerprint != fallback->fingerprint) {
+    outcome = Error{BANTER_ERROR_STATE, "What it was loaded from is another model by now."};
+  }
   if (outcome && !model.is_released) {
     Result<void> ready = guarded([&]() -> Result<void> {
       model_ready(model, std::move(*outcome));
@@ -112,8 +125,11 @@ void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedMod
   }
   const bool cancelled = model.is_released || (!outcome && outcome.error().code == BANTER_ERROR_CANCELLED);
   model.failure.code = cancelled ? BANTER_ERROR_CANCELLED : outcome.error().code;
-  model.failure.message =
-      sentence([&]() -> std::string { return cancelled ? "its load was cancelled." : outcome.error().message; });
+  model.failure.message = sentence([&]() -> std::string {
+    if (cancelled) return "its load was cancelled.";
+    return fallback == nullptr ? outcome.error().message
+                               : outcome.error().message + " The processor was to take over: " + fallback->reason;
+  });
   model.status.store(ModelObject::kFailed, std::memory_order_release);
   if (!cancelled) channels_.config.log.write(BANTER_LOG_ERROR, model.failure.message);
   if (generation != nullptr) {
@@ -123,23 +139,24 @@ void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedMod
       end(*generation, BANTER_EVENT_FAILED, model.failure.code, sentence([&] { return model.failure.message; }));
     }
   }
-  end_requests(model, BANTER_EVENT_FAILED, BANTER_ERROR_STATE,
+  end_requests(model, BANTER_EVENT_FAILED, fallback == nullptr ? BANTER_ERROR_STATE : BANTER_ERROR_BACKEND,
                sentence([&] { return "The model is not loaded: " + model.failure.message; }));
   if (model.is_released && model.references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(model);
 }
 
 void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> loaded) {
   const model::Model& m = *loaded->model;
-  model.name = m.display_name();
-  model.architecture = m.hyperparameters().architecture;
-  model.backend = loaded->backend->name();
-  model.backend_reason = std::move(loaded->backend_reason);
-  model.tokenizer = &m.tokenizer();
-  banter_model_info& info = model.info;
+  auto facts = std::make_unique<ModelFacts>();
+  facts->name = m.display_name();
+  facts->architecture = m.hyperparameters().architecture;
+  facts->backend = loaded->backend->name();
+  facts->backend_reason = model.fallback == nullptr ? std::move(loaded->backend_reason) : model.fallback->reason;
+  facts->warning = loaded->warning;
+  banter_model_info& info = facts->info;
   info.struct_size = sizeof info;
-  info.name = model.name.c_str();
-  info.architecture = model.architecture.c_str();
-  info.backend = model.backend.c_str();
+  info.name = facts->name.c_str();
+  info.architecture = facts->architecture.c_str();
+  info.backend = facts->backend.c_str();
   info.context_tokens = static_cast<uint32_t>(loaded->context_tokens);
   info.vocabulary = static_cast<uint32_t>(m.hyperparameters().vocabulary);
   info.weight_bytes = m.weight_bytes();
@@ -147,11 +164,10 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
   info.kv_bytes_per_token = loaded->kv_bytes_per_token;
   info.has_chat_template = loaded->format->has_template() ? 1 : 0;
   info.kv_type = ops::kv_type_name(m.kv_type());
-  info.backend_reason = model.backend_reason.c_str();
-  model.warning = loaded->warning;
-  info.warning = model.warning.c_str();
+  info.backend_reason = facts->backend_reason.c_str();
+  info.warning = facts->warning.c_str();
   channels_.config.log.write(BANTER_LOG_INFO,
-                             model.name + " is ready on " + model.backend + " (" + model.backend_reason +
+                             facts->name + " is ready on " + facts->backend + " (" + facts->backend_reason +
                                  "): " + std::to_string(info.weight_bytes >> 20) + " MiB of weights, " +
                                  std::to_string(info.kv_pool_bytes >> 20) + " MiB for conversations of up to " +
                                  std::to_string(info.context_tokens) + " tokens.");
@@ -159,10 +175,14 @@ void EngineThread::model_ready(ModelObject& model, std::unique_ptr<LoadedModel> 
 
   Figures& figures = channels_.figures;
   const uint64_t weights = info.weight_bytes, kv = info.kv_pool_bytes;
+  model.all_facts.reserve(model.all_facts.size() + 1);  // the last that may fail, with the next line
   model.runner = std::make_unique<ModelRunner>(channels_, model, std::move(loaded));
   figures.weight_bytes.fetch_add(weights, std::memory_order_relaxed);
   figures.kv_bytes_total.fetch_add(kv, std::memory_order_relaxed);
   figures.models_loaded.fetch_add(1, std::memory_order_relaxed);
+  // Other threads read from here on; a second load's tokenizer is the first one's equal, and they may be using that.
+  if (model.fallback == nullptr) model.tokenizer = &model.runner->loaded().model->tokenizer();
+  model.facts.store(model.all_facts.emplace_back(std::move(facts)).get(), std::memory_order_release);
   model.status.store(ModelObject::kReady, std::memory_order_release);
 }
 
@@ -171,6 +191,7 @@ void EngineThread::start_waiting(ModelObject& model) {
   for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->next_tracked) {
     if (npc->model == &model && npc->state != nullptr) model.runner->remember(*npc);
   }
+  if (model.fallback != nullptr) adopt_stranded(model);
   for (size_t i = 0; i < waiting_.size();) {
     Generation& generation = *waiting_[i];
     if (generation.model != &model) {
@@ -181,7 +202,9 @@ void EngineThread::start_waiting(ModelObject& model) {
     begin(generation);
   }
   for (NpcObject* npc = npcs_; npc != nullptr; npc = npc->next_tracked) {
-    if (npc->model == &model) advance(*npc);
+    if (npc->model != &model || npc->state == nullptr) continue;
+    if (npc->state->running == nullptr && npc->state->conversation.wants_summary()) start_summary(*npc);
+    advance(*npc);
   }
 }
 
@@ -218,17 +241,23 @@ void EngineThread::release(ModelObject& model) {
     return end_load(model, Error{BANTER_ERROR_CANCELLED, {}});
   }
   if (model.runner != nullptr) {
-    Figures& figures = channels_.figures;
-    figures.weight_bytes.fetch_sub(model.info.weight_bytes, std::memory_order_relaxed);
-    figures.kv_bytes_total.fetch_sub(model.runner->loaded().kv_bytes, std::memory_order_relaxed);
-    figures.models_loaded.fetch_sub(1, std::memory_order_relaxed);
     model.tokenizer = nullptr;
-    for (ModelObject* user = models_; user != nullptr; user = user->next_tracked) {
-      if (user->draft == &model && user->runner != nullptr) user->runner->drop_draft();
-    }
-    model.runner.reset();
+    unload(model);
   }
   if (model.references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(model);
+}
+
+/** Frees what the loaded model holds; nothing runs on it any more. */
+void EngineThread::unload(ModelObject& model) {
+  Figures& figures = channels_.figures;
+  const LoadedModel& loaded = model.runner->loaded();
+  figures.weight_bytes.fetch_sub(loaded.model->weight_bytes(), std::memory_order_relaxed);
+  figures.kv_bytes_total.fetch_sub(loaded.kv_bytes, std::memory_order_relaxed);
+  figures.models_loaded.fetch_sub(1, std::memory_order_relaxed);
+  for (ModelObject* user = models_; user != nullptr; user = user->next_tracked) {
+    if (user->draft == &model && user->runner != nullptr) user->runner->drop_draft();
+  }
+  model.runner.reset();
 }
 
 /** Nobody refers to the model any more. */
@@ -255,7 +284,7 @@ void EngineThread::apply_budget() {
   const uint64_t weights = figures.weight_bytes.load(std::memory_order_relaxed);
   double wanted = 0;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-    if (model->runner != nullptr) wanted += static_cast<double>(model->info.kv_pool_bytes);
+    if (model->runner != nullptr) wanted += static_cast<double>(pool_bytes(*model));
   }
   const uint64_t left = budget_bytes_ > weights ? budget_bytes_ - weights : 0;
   const double factor = budget_bytes_ == 0 ? 1 : static_cast<double>(left) / std::max(wanted, 1.0);
@@ -266,9 +295,8 @@ void EngineThread::apply_budget() {
       if (user->draft == model && user->runner != nullptr) user->runner->drop_draft_caches();
     }
     const uint64_t before = runner->loaded().kv_bytes;
-    const Result<void> resized = guarded([&] {
-      return runner->resize_pool(static_cast<uint64_t>(factor * static_cast<double>(model->info.kv_pool_bytes)));
-    });
+    const Result<void> resized = guarded(
+        [&] { return runner->resize_pool(static_cast<uint64_t>(factor * static_cast<double>(pool_bytes(*model)))); });
     const uint64_t after = runner->loaded().kv_bytes;
     figures.kv_bytes_total.fetch_add(after - before, std::memory_order_relaxed);
     if (!resized) {

@@ -47,7 +47,7 @@ void EngineThread::start_summary(NpcObject& npc) {
 
 void EngineThread::end_summary(Generation& job) {
   NpcObject& npc = *job.summary_of;
-  if (job.model->runner != nullptr) job.model->runner->retire(job);
+  (void)retire(job);  // a summary is no turn: nothing to remember
   NpcState& state = *npc.state;
   const Result<void> kept = guarded([&]() -> Result<void> {
     const bool is_done = job.terminal == BANTER_EVENT_DONE && job.reply.has_value();

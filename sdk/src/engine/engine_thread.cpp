@@ -60,6 +60,7 @@ bool EngineThread::iterate() {
       wake_at_ = pacer_.wake_at(now);
     }
   }
+  look_after_losses();
   update_figures();
   if (worked) flush();
   return worked;
@@ -86,6 +87,10 @@ void EngineThread::sleep() {
   uint64_t until = wake_at_;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner != nullptr) until = std::min(until, model->runner->next_deadline());
+    if (model->fallback == nullptr) continue;
+    for (const Generation* generation : model->fallback->stranded) {
+      if (generation->reply_tokens.empty()) until = std::min(until, generation->deadline_ns);
+    }
   }
   if (until == UINT64_MAX) return channels_.signal.wait();
   const uint64_t now = now_ns();
@@ -103,6 +108,7 @@ bool EngineThread::has_work() const {
 void EngineThread::expire_requests() {
   const uint64_t now = now_ns();
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->fallback != nullptr) expire_stranded(*model, now);
     ModelRunner* const runner = model->runner.get();
     if (runner == nullptr || runner->next_deadline() > now) continue;
     runner->expire(now);
@@ -392,12 +398,8 @@ void EngineThread::finish(Generation& generation) {
   if (generation.kind == RequestKind::kSummary) return end_summary(generation);
   const auto waits = std::find(waiting_.begin(), waiting_.end(), &generation);
   if (waits != waiting_.end()) waiting_.erase(waits);
-  if (generation.kind != RequestKind::kLoad && generation.model->runner != nullptr) {
-    const Result<void> retired = guarded([&]() -> Result<void> {
-      generation.model->runner->retire(generation);
-      return {};
-    });
-    if (!retired) channels_.config.log.write(BANTER_LOG_ERROR, "A reply was not remembered for want of memory.");
+  if (generation.kind != RequestKind::kLoad && !retire(generation)) {
+    channels_.config.log.write(BANTER_LOG_ERROR, "A reply was not remembered for want of memory.");
   }
   trace_life(channels_, generation);
   ended_.push_back(&generation);  // never grows: reserved for all slots
@@ -407,6 +409,19 @@ void EngineThread::finish(Generation& generation) {
   if (npc->is_destroyed) return;
   if (npc->state->conversation.wants_summary()) start_summary(*npc);
   advance(*npc);
+}
+
+/** Takes it out of where it runs or waits. Errors: OUT_OF_MEMORY, its conversation then lacks the reply. */
+Result<void> EngineThread::retire(Generation& generation) {
+  ModelObject& model = *generation.model;
+  return guarded([&]() -> Result<void> {
+    if (model.runner != nullptr) {
+      model.runner->retire(generation);
+    } else if (model.fallback != nullptr && std::erase(model.fallback->stranded, &generation) > 0) {
+      keep_reply(generation);
+    }
+    return {};
+  });
 }
 
 void EngineThread::flush() {
@@ -420,15 +435,18 @@ void EngineThread::flush() {
   ended_.erase(ended_.begin(), ended_.begin() + static_cast<std::ptrdiff_t>(told));
   // Those that ended come first: a character's next reply must not overtake the end of the one before.
   if (!ended_.empty()) return;
-  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-    if (model->runner == nullptr) continue;
-    for (Generation* generation : model->runner->running()) {
+  const auto tell = [&](const std::vector<Generation*>& generations) {
+    for (Generation* generation : generations) {
       if (generation->kind == RequestKind::kSummary) {
         generation->out_text.clear();
       } else {
         (void)deliver(channels_, *generation);
       }
     }
+  };
+  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->runner != nullptr) tell(model->runner->running());
+    if (model->fallback != nullptr) tell(model->fallback->stranded);
   }
 }
 

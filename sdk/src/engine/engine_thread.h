@@ -53,6 +53,12 @@ class EngineThread {
   void start_waiting(ModelObject& model);
   void end_requests(ModelObject& model, banter_event_kind kind, banter_result code, const std::string& message);
   void release(ModelObject& model);
+  void unload(ModelObject& model);
+  // A card that fails: the processor takes over.
+  void look_after_losses();
+  void fall_back(ModelObject& model);
+  void adopt_stranded(ModelObject& model);
+  void expire_stranded(ModelObject& model, uint64_t now);
   void drop_reference(ModelObject& model);
   void update_figures();
   void apply_budget();
@@ -86,6 +92,7 @@ class EngineThread {
   void cancel(Generation& generation);
   /** The generation has its terminal event: retires it and hands it to flush(). */
   void finish(Generation& generation);
+  Result<void> retire(Generation& generation);
   void flush();
   bool step_models(uint64_t allowance_ns);
   void expire_requests();

@@ -258,6 +258,23 @@ void end_with(Generation& generation, banter_event_kind kind, banter_result code
   generation.state = Generation::State::kFinished;
 }
 
+bool is_overdue(const Generation& generation, uint64_t now) {
+  return now >= generation.deadline_ns && generation.reply_tokens.empty();
+}
+
+void end_overdue(Generation& generation) {
+  end_with(generation, BANTER_EVENT_FAILED, BANTER_ERROR_DEADLINE, BANTER_FINISH_NONE, kDeadlinePassed);
+}
+
+void keep_reply(Generation& generation) {
+  if (generation.npc == nullptr || generation.npc->state == nullptr) return;
+  const bool spoke = generation.reply && !generation.reply->text().empty();
+  const bool keep =
+      generation.terminal == BANTER_EVENT_DONE || (generation.terminal == BANTER_EVENT_CANCELLED && spoke);
+  if (!keep) return;
+  generation.npc->state->conversation.commit(generation.prompt, generation.text, generation.reply->text());
+}
+
 void note_rows(Channels& channels, Generation& generation, uint32_t rows, uint64_t from_ns, uint64_t to_ns) {
   RequestProgress& progress = generation.progress;
   if (!progress.started) channels.metrics.request_started();

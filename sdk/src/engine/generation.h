@@ -98,6 +98,14 @@ std::unique_ptr<Generation> receive(Channels& channels, uint32_t slot_index);
 void end_with(Generation& generation, banter_event_kind kind, banter_result code, banter_finish_reason reason,
               std::string message);
 
+inline constexpr const char* kDeadlinePassed = "The deadline passed before the reply could begin.";
+/** No token came before its deadline. */
+bool is_overdue(const Generation& generation, uint64_t now);
+/** Ends it for that. */
+void end_overdue(Generation& generation);
+/** The character's conversation keeps the reply, where it should. Errors: throws for want of memory. */
+void keep_reply(Generation& generation);
+
 /** For metrics and trace: `rows` tokens of the generation were computed in a step that began at `from_ns` and had its logits
  *  at `to_ns`; its cache has them. */
 void note_rows(Channels& channels, Generation& generation, uint32_t rows, uint64_t from_ns, uint64_t to_ns);

@@ -124,6 +124,7 @@ Result<std::unique_ptr<LoadedModel>> load_on(BackendChoice backend, const format
   auto loaded = std::make_unique<LoadedModel>();
   loaded->backend = std::move(backend.backend);
   loaded->backend_reason = std::move(backend.reason);
+  loaded->is_cuda = backend.is_cuda;
 
   model::LoadOptions options;
   options.context_length = settings.context_tokens;

@@ -28,6 +28,7 @@ struct LoadSource {
   std::string path;
   std::span<const std::byte> memory;  // instead of a path
   std::optional<banter_io> io;        // how `path` is read; none: the file system
+  bool stays = true;                  // it can be read again as long as the engine lives
 };
 
 struct LoadSettings {
@@ -64,8 +65,9 @@ struct LoadedModel {
   uint64_t kv_bytes = 0;
   uint32_t kv_bytes_per_token = 0;  // of the layers with full attention
   model::Fingerprint fingerprint;   // for snapshots
-  std::string backend_reason;       // why it is this backend
-  std::string warning;              // for the log and the model's facts, "" when all is well
+  bool is_cuda = false;
+  std::string backend_reason;  // why it is this backend
+  std::string warning;         // for the log and the model's facts, "" when all is well
   void warn(const std::string& sentence);
 };
 

@@ -1,6 +1,7 @@
 #include "engine/model_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/snapshots.h"
 
@@ -9,7 +10,6 @@ namespace {
 
 constexpr int32_t kDefaultReserve = 256;
 constexpr int32_t kLeastContext = 64;  // tokens of a conversation that every pool holds
-constexpr const char* kDeadlinePassed = "The deadline passed before the reply could begin.";
 
 /** What `text` is made of where other text stands before it: some tokenizers put a space before all else. */
 std::vector<text::TokenId> tokens_within_text(const text::Tokenizer& tokenizer, const std::string& text) {
@@ -227,10 +227,7 @@ void ModelRunner::retire(Generation& generation) {
   state.cached = std::move(generation.tokens);
   state.cached.resize(computed);
   state.last_used = step_;
-  const bool spoke = generation.reply && !generation.reply->text().empty();
-  const bool keep =
-      generation.terminal == BANTER_EVENT_DONE || (generation.terminal == BANTER_EVENT_CANCELLED && spoke);
-  if (keep) state.conversation.commit(generation.prompt, generation.text, generation.reply->text());
+  keep_reply(generation);
 }
 
 // ---------------------------------------------------------------- deadlines and memory
@@ -246,8 +243,8 @@ uint64_t ModelRunner::next_deadline() const {
 void ModelRunner::expire(uint64_t now) {
   ended_.clear();
   for (Generation* generation : running_) {
-    if (now < generation->deadline_ns || !generation->reply_tokens.empty()) continue;
-    end_with(*generation, BANTER_EVENT_FAILED, BANTER_ERROR_DEADLINE, BANTER_FINISH_NONE, kDeadlinePassed);
+    if (!is_overdue(*generation, now)) continue;
+    end_overdue(*generation);
     ended_.push_back(generation);
   }
 }
@@ -270,25 +267,57 @@ Result<void> ModelRunner::resize_pool(uint64_t bytes) {
   loaded_->kv_bytes = static_cast<uint64_t>(pool.total_pages()) * pool.page_stride();
   loaded_->context_tokens = tokens_that_fit(pool, loaded_->model->context_length(), loaded_->chunk_tokens);
   for (Generation* generation : running_) {
-    generation->limit = std::min(generation->limit, loaded_->context_tokens);
-    if (generation->tokens.size() < static_cast<size_t>(generation->limit)) continue;
-    if (generation->reply_tokens.empty()) {
-      end_with(*generation, BANTER_EVENT_FAILED, BANTER_ERROR_KV_POOL_EXHAUSTED, BANTER_FINISH_NONE,
-               "The KV pool was made smaller than this prompt; raise the budget or shorten the conversation.");
-    } else {
-      generation->reply->finish(generation->out_text);
-      end_with(*generation, BANTER_EVENT_DONE, BANTER_OK, BANTER_FINISH_CONTEXT, {});
-    }
-    ended_.push_back(generation);
+    fit_context(*generation);
+    if (generation->terminal != 0) ended_.push_back(generation);
   }
   return resized;
+}
+
+/** Ends it where the pool has become too small for it. */
+void ModelRunner::fit_context(Generation& generation) const {
+  generation.limit = std::min(generation.limit, loaded_->context_tokens);
+  if (generation.tokens.size() < static_cast<size_t>(generation.limit)) return;
+  if (generation.reply_tokens.empty()) {
+    return end_with(generation, BANTER_EVENT_FAILED, BANTER_ERROR_KV_POOL_EXHAUSTED, BANTER_FINISH_NONE,
+                    "The KV pool was made smaller than this prompt; raise the budget or shorten the conversation.");
+  }
+  generation.reply->finish(generation.out_text);
+  end_with(generation, BANTER_EVENT_DONE, BANTER_OK, BANTER_FINISH_CONTEXT, {});
 }
 
 void ModelRunner::drop_draft() {
   for (Generation* generation : running_) generation->guesses.clear();
   drop_draft_caches();
   draft_.reset();
-  draft_refused_ = true;
+}
+
+// ---------------------------------------------------------------- a card that fails
+
+bool ModelRunner::lose(const Error& error) {
+  const bool can_change = loaded_->is_cuda && object_.settings.backend == BANTER_BACKEND_AUTO && object_.source.stays &&
+                          banter_result_class(error.code) == BANTER_ERROR_BACKEND;
+  if (can_change) lost_ = error;
+  return can_change;
+}
+
+void ModelRunner::strand(Fallback& to) {
+  drop_draft();
+  for (Generation* generation : running_) {
+    generation->cache = nullptr;  // a character's goes with the allocator
+    generation->own_cache.reset();
+    generation->admitted = false;
+    generation->served_step = 0;  // another runner counts anew
+  }
+  to.stranded = std::exchange(running_, {});
+  to.tokenizer = loaded_->model->share_tokenizer();
+  to.format = std::move(loaded_->format);
+}
+
+void ModelRunner::adopt(Generation& generation) {
+  running_.push_back(&generation);
+  generation.limit = std::min(generation.limit, loaded_->context_tokens);
+  take_cache(generation);
+  fit_context(generation);
 }
 
 }  // namespace banter::engine

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/channels.h"
@@ -51,8 +52,16 @@ class ModelRunner {
   Result<void> resize_pool(uint64_t bytes);
   /** Caches that other models' replies have in this one's pool go: it is about to change. */
   void drop_draft_caches();
-  /** The draft model goes: no more guesses by it. */
+  /** The draft model goes: no more guesses by it, until there is another. */
   void drop_draft();
+  /** A step of this model ended with `error`. True: its card is lost, and the processor is to take over; nothing is computed
+   *  any more. False: it is as with any backend. */
+  bool lose(const Error& error);
+  const std::optional<Error>& lost() const { return lost_; }
+  /** Before a lost runner goes: what runs, and what that refers to, moves to `to`. Nothing here can fail. */
+  void strand(Fallback& to);
+  /** Goes on with what another runner of the same model began: computes it again. It may have ended. */
+  void adopt(Generation& generation);
   uint64_t kv_bytes_used() const;
   /** Whose pages those of the pool are; idle characters' count as cached. */
   KvPages kv_pages();
@@ -64,6 +73,7 @@ class ModelRunner {
   Result<void> make_prompt(Generation& generation);
   void set_thinking(Generation& generation);
   void take_cache(Generation& generation);
+  void fit_context(Generation& generation) const;
   int32_t context_of(const Generation& generation) const;
 
   void collect_candidates(uint64_t allowance_ns);
@@ -99,6 +109,7 @@ class ModelRunner {
   const ModelObject& object_;
   std::unique_ptr<DraftModel> draft_;
   bool draft_refused_ = false;
+  std::optional<Error> lost_;  // why the card cannot go on
 
   // Memory kept from step to step.
   std::vector<Candidate> candidates_;  // one for each of running_

@@ -22,7 +22,7 @@ constexpr size_t kMostWaitingText = 4096;
 
 bool ModelRunner::step(uint64_t allowance_ns) {
   ended_.clear();
-  if (running_.empty()) return false;
+  if (running_.empty() || lost_) return false;
   const uint64_t started = now_ns();
   collect_candidates(allowance_ns);
   if (object_.settings.speculation != BANTER_SPECULATION_NONE) guess();
@@ -32,10 +32,10 @@ bool ModelRunner::step(uint64_t allowance_ns) {
   ++step_;
   const Result<int32_t> ran = loaded_->model->forward_best(*loaded_->pool, batch_);
   channels_.figures.steps.fetch_add(1, std::memory_order_relaxed);
-  if (!ran) {
-    fail_batch(ran.error());
-  } else {
+  if (ran) {
     after_step(started);
+  } else if (!lose(ran.error())) {
+    fail_batch(ran.error());
   }
   channels_.figures.busy_ns.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return true;
@@ -211,7 +211,8 @@ void ModelRunner::guess() {
       left -= static_cast<int32_t>(generation.guesses.size());
     }
   }
-  if (!wanted_.empty()) draft_->guess(wanted_);
+  if (wanted_.empty()) return;
+  if (Result<void> guessed = draft_->guess(wanted_); !guessed) (void)object_.draft->runner->lose(guessed.error());
 }
 
 /** True when this step computes, for another, tokens that this one needs next: from the next step on it can share them. */

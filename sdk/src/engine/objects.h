@@ -22,6 +22,22 @@ struct Generation;
 /** First member of every object behind a handle, so that a handle of another kind is noticed. */
 enum class ObjectMagic : uint32_t { kEngine = 0xBA27E26E, kModel = 0xBA270DE1, kNpc = 0xBA27017C, kDead = 0xDEADBA27 };
 
+/** What banter_model_info tells, with the strings it points to. Constant once published. */
+struct ModelFacts {
+  std::string name, architecture, backend, backend_reason, warning;
+  banter_model_info info{};
+};
+
+/** Of a model whose card failed: it is loaded again, for the processor. Engine thread. */
+struct Fallback {
+  std::string reason;              // for banter_model_info::backend_reason
+  model::Fingerprint fingerprint;  // of both loads
+  // Of the first load, for what refers to them still: replies that began with it, and threads that tokenise.
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::unique_ptr<const dialogue::ChatFormat> format;
+  std::vector<Generation*> stranded;  // began before and wait for the second load, without caches
+};
+
 /** A model's handle. References: the host's handle, its characters, its requests' slots. The engine thread frees it. */
 struct ModelObject {
   ObjectMagic magic = ObjectMagic::kModel;
@@ -38,15 +54,16 @@ struct ModelObject {
 
   enum Status : uint32_t { kLoading, kReady, kFailed };
   std::atomic<uint32_t> status{kLoading};
-  // Written before status becomes kReady, then constant.
-  std::string name, architecture, backend, backend_reason, warning;
-  banter_model_info info{};
-  const text::Tokenizer* tokenizer = nullptr;
+  // Written before status becomes kReady.
+  std::atomic<const ModelFacts*> facts{nullptr};  // others follow when the backend changes
+  const text::Tokenizer* tokenizer = nullptr;     // the first load's, constant
 
   // Engine thread:
   std::unique_ptr<ModelRunner> runner;  // while the model is ready
   bool is_released = false;
-  Error failure;  // why kFailed
+  Error failure;                                             // why kFailed
+  std::vector<std::unique_ptr<const ModelFacts>> all_facts;  // callers may hold strings of earlier ones
+  std::unique_ptr<Fallback> fallback;                        // from its card's failure on
   ModelObject* previous_tracked = nullptr;
   ModelObject* next_tracked = nullptr;
 };

@@ -82,7 +82,7 @@ bool DraftModel::add_chunk(kv::SequenceCache& cache, std::span<const text::Token
   return true;
 }
 
-void DraftModel::guess(std::span<Wanted> wanted) {
+Result<void> DraftModel::guess(std::span<Wanted> wanted) {
   int32_t rounds = 0;
   for (Wanted& w : wanted) {
     if (!prepare(w)) w.most = 0;
@@ -116,8 +116,8 @@ void DraftModel::guess(std::span<Wanted> wanted) {
         w.most = 0;  // its prompt goes on in the next step
       }
     }
-    if (batch_.chunks.empty()) return;
-    if (!draft_.model->forward_best(*draft_.pool, batch_)) return;
+    if (batch_.chunks.empty()) return {};
+    if (auto ran = draft_.model->forward_best(*draft_.pool, batch_); !ran) return ran.error();
     int32_t row = 0;
     for (size_t i = 0; i < in_batch_.size(); ++i) {
       if (batch_.chunks[i].logits == model::LogitRows::kNone) continue;
@@ -130,6 +130,7 @@ void DraftModel::guess(std::span<Wanted> wanted) {
       guess_ns_ = guess_ns_ == 0 ? ns : guess_ns_ * 0.9 + ns * 0.1;
     }
   }
+  return {};
 }
 
 bool DraftModel::choose(Generation& generation, int32_t row) {

@@ -32,8 +32,8 @@ class DraftModel {
   static std::unique_ptr<DraftModel> create(LoadedModel& draft, const LoadedModel& target, std::string& why_not);
 
   /** Fills in Generation::guesses, up to `most` for each; fewer, or none, while the reply's earlier tokens are not
-   *  computed yet or pages are missing. Errors of the backend: no guesses. */
-  void guess(std::span<Wanted> wanted);
+   *  computed yet or pages are missing. Errors: of the backend, no (further) guesses then. */
+  Result<void> guess(std::span<Wanted> wanted);
   /** Nanoseconds that one guess takes, measured; 0: none was made yet. */
   double guess_ns() const { return guess_ns_; }
 

@@ -11,7 +11,7 @@ namespace banter::model {
 
 struct Model::Impl {
   Hyperparameters hp;
-  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   std::string chat_template, display_name;
   LoadOptions options;
   ops::Backend* backend = nullptr;
@@ -93,6 +93,9 @@ const Hyperparameters& Model::hyperparameters() const {
 }
 const text::Tokenizer& Model::tokenizer() const {
   return *impl_->tokenizer;
+}
+std::shared_ptr<const text::Tokenizer> Model::share_tokenizer() const {
+  return impl_->tokenizer;
 }
 const std::string& Model::chat_template() const {
   return impl_->chat_template;

@@ -47,6 +47,8 @@ class Model {
 
   const Hyperparameters& hyperparameters() const;
   const text::Tokenizer& tokenizer() const;
+  /** For what needs it longer than the model. */
+  std::shared_ptr<const text::Tokenizer> share_tokenizer() const;
   /** The model's Jinja chat template; empty when it has none. */
   const std::string& chat_template() const;
   const std::string& display_name() const;  // general.name, or the architecture
