@@ -216,5 +216,40 @@ TEST(Backend, TheSameOnEveryCardAndInEveryOrderOfBlocks) {
   }
 }
 
+TEST(Backend, TuringComputesEveryKindOfWeight) {
+  for (const formats::TensorType type :
+       {formats::TensorType::kQ4_0, formats::TensorType::kF16, formats::TensorType::kBF16, formats::TensorType::kF32}) {
+    const test::MemoryFile file = tiny_file(type);
+    cuda_emulator::reset();
+    const std::vector<float> expected = Talk(*file.gguf, 3).logits;
+    with_card([](auto& c) { c.compute_capability = 75; });
+    const Talk talk(*file.gguf, 3);
+    ASSERT_EQ(talk.logits.size(), expected.size()) << talk.error.message;
+    // BF16 weights read float32 activations there, instead of bfloat16 ones (2^-9 of each).
+    EXPECT_LE(test::relative_rms(talk.logits, expected), 2e-2) << formats::type_traits(type).name;
+  }
+}
+
+/** The card is full, at whatever moment: an error that says so, and nothing that stays. */
+TEST(Backend, EveryAllocationMayFail) {
+  const test::MemoryFile file = tiny_file(formats::TensorType::kQ8_0);
+  cuda_emulator::reset();
+  const std::vector<float> expected = Talk(*file.gguf, 3).logits;
+  int failed = 0;
+  for (int64_t n = 1; n <= 40; ++n) {
+    cuda_emulator::reset();
+    cuda_emulator::fail_allocation(n);
+    const Talk talk(*file.gguf, 3);
+    if (talk.error.code != BANTER_OK) {
+      ++failed;
+      EXPECT_EQ(banter_result_class(talk.error.code), BANTER_ERROR_OUT_OF_MEMORY) << n << ": " << talk.error.message;
+    } else {
+      EXPECT_EQ(talk.logits, expected) << n;
+    }
+    EXPECT_EQ(cuda_emulator::live().device_allocations, 0) << n;
+  }
+  EXPECT_GE(failed, 5);
+}
+
 }  // namespace
 }  // namespace banter::cuda
