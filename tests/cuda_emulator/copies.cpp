@@ -1,6 +1,7 @@
 // Device and pinned memory, copies and their checks.
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "cuda_emulator/card.h"
 
@@ -90,14 +91,14 @@ cudaError_t allocate_pinned(void** pointer, size_t bytes) {
   if (call.failed()) return call.error();
   if (const cudaError_t error = forbidden_by_capture(); error != cudaSuccess) return call.done(error);
   if (pointer == nullptr) return call.done(cudaErrorInvalidValue);
-  void* memory = nullptr;
+  std::unique_ptr<void, decltype(&std::free)> memory(nullptr, &std::free);
   if (bytes != 0) {
-    memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    memory.reset(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
     if (memory == nullptr) return call.done(cudaErrorMemoryAllocation);
-    std::memset(memory, 0xFF, bytes);
-    card().pinned[reinterpret_cast<uintptr_t>(memory)] = {bytes, false};
+    std::memset(memory.get(), 0xFF, bytes);
+    card().pinned[reinterpret_cast<uintptr_t>(memory.get())] = {bytes, false};  // may throw in tests of allocations
   }
-  *pointer = memory;
+  *pointer = memory.release();
   return call.done(cudaSuccess);
 }
 
