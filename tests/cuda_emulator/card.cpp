@@ -22,6 +22,9 @@ Call::Call(Kind kind) : lock_(card().mutex) {
   const bool injected = c.calls == c.fail_at || (kind == Kind::kAllocate && c.allocations == c.fail_allocation_at);
   if (c.lost) error_ = cudaErrorLaunchFailure;
   if (c.device_error != cudaSuccess) error_ = c.device_error;
+  if (const CUctx_st* const context = current_context(); context != nullptr && context->ended) {
+    error_ = cudaErrorContextIsDestroyed;
+  }
   if (injected) {
     error_ = kind == Kind::kAllocate ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure;
     if (c.fail_sticky && c.calls == c.fail_at) {
@@ -101,6 +104,7 @@ void reset(const Config& config) {
   c.legacy.queue.clear();
   for (auto& [key, event] : c.events) event->completed = event->recorded;
   c.shared_limits.clear();
+  c.primary_used = false;
   last_error = cudaSuccess;
 }
 
@@ -154,6 +158,9 @@ Live live() {
   live.streams = static_cast<int>(c.streams.size());
   live.events = static_cast<int>(c.events.size());
   live.graphs = static_cast<int>(c.graphs.size() + c.graph_execs.size());
+  for (const auto& context : c.contexts) live.contexts += context->ended ? 0 : 1;
+  live.in_contexts = static_cast<int>(c.owners.size());
+  live.primary_context_used = c.primary_used;
   return live;
 }
 

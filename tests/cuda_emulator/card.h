@@ -20,7 +20,12 @@
 #include "cuda_emulator/control.h"
 #include "cuda_emulator/memory.h"
 
-// What the runtime's handles point to.
+// What the runtime's and the driver's handles point to.
+struct CUctx_st {
+  int device = 0;
+  bool in_graphics = false;
+  bool ended = false;
+};
 struct CUevent_st {
   uint64_t recorded = 0;          // number of the latest record that was queued; 0: none
   uint64_t completed = 0;         // and of the latest that ran
@@ -98,6 +103,9 @@ struct Card {
   bool fail_sticky = false;
   uint64_t operations = 0, records = 0;
   std::unordered_map<const void*, size_t> shared_limits;  // by kernel
+  std::vector<std::unique_ptr<CUctx_st>> contexts;        // ended ones, too
+  std::unordered_map<const void*, CUctx_st*> owners;      // of what is in these contexts: handles, starts of memory
+  bool primary_used = false;
 };
 Card& card();
 
@@ -122,6 +130,12 @@ void report_host(FaultKind kind, const void* address, std::string message);
 std::string symbol_of(const void* code);
 /** Whether the address is of the program's constants: what it has loaded that cannot be written. */
 bool is_constant(uintptr_t address);
+
+// ---- contexts.cpp
+/** Notes that something was made in the current context. */
+void own(const void* made);
+/** Whether it is of the current context; reports if not. Null and the default stream are of all. */
+bool is_of_current(const void* made, const char* what);
 
 // ---- streams.cpp
 /** The stream of a handle; null: none such (reported). */

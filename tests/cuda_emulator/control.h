@@ -57,10 +57,13 @@ struct Config {
   size_t shared_per_block = 47 * 1024;  // without cudaFuncSetAttribute
   size_t shared_per_block_optin = 47 * 1024;
   int threads_per_block = 1024;
-  Order block_order = Order::kForward;  // also that of the warps and lanes of a block
-  uint64_t seed = 1;                    // of kShuffled
-  bool report_pageable_copies = true;   // kPageableMemory
-  bool check_shared_memory = true;      // kUninitialised and kRace
+  Order block_order = Order::kForward;    // also that of the warps and lanes of a block
+  uint64_t seed = 1;                      // of kShuffled
+  bool vulkan_shares_graphics = false;    // contexts can be made that are scheduled with Vulkan
+  size_t shared_in_graphics = 48 * 1024;  // of a block there
+  const char* missing_in_driver = "";     // a function of the driver's that an older one lacks
+  bool report_pageable_copies = true;     // kPageableMemory
+  bool check_shared_memory = true;        // kUninitialised and kRace
 };
 
 /** Forgets faults, injected failures, a lost device and counters, and sets the card's properties. Allocations, streams
@@ -86,10 +89,26 @@ void fail_allocation(int64_t n);
 int64_t calls_made();
 int64_t launches_made();
 
+/** What the data of a Vulkan device's external queue begins with, on this card. */
+inline constexpr char kQueueData[] = "the emulated card's queue";
+
+/** A context as a game makes it, current nowhere. A game may end it at any time, with all that is in it; its handle then stays
+ *  known as that of an ended one. */
+CUctx_st* create_context(int device = 0);
+void destroy_context(CUctx_st* context);
+/** As a game makes it current on this thread, and no more. */
+void push_context(CUctx_st* context);
+void pop_context();
+/** Topmost of this thread's stack; null: it is empty, calls go to the primary context. */
+CUctx_st* current_context();
+
 /** What exists now: for tests of what a backend gives back. */
 struct Live {
   size_t device_bytes = 0, pinned_bytes = 0;
   int device_allocations = 0, pinned_allocations = 0, streams = 0, events = 0, graphs = 0;
+  int contexts = 0;                   // beside the primary one
+  int in_contexts = 0;                // of all of the above, how many are in them
+  bool primary_context_used = false;  // something was made in it since reset()
 };
 Live live();
 

@@ -98,6 +98,7 @@ cudaError_t allocate_pinned(void** pointer, size_t bytes) {
     std::memset(memory.get(), 0xFF, bytes);
     card().pinned[reinterpret_cast<uintptr_t>(memory.get())] = {bytes, false};  // may throw in tests of allocations
   }
+  if (memory != nullptr) own(memory.get());
   *pointer = memory.release();
   return call.done(cudaSuccess);
 }
@@ -117,6 +118,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   Card& c = card();
   if (c.memory.live_bytes() + bytes > c.config.memory_bytes) return call.done(cudaErrorMemoryAllocation);
   *pointer = c.memory.allocate(bytes);
+  if (*pointer != nullptr) own(*pointer);
   return call.done(*pointer != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
@@ -124,6 +126,8 @@ cudaError_t cudaFree(void* pointer) {
   Call call(Call::Kind::kRelease);
   if (pointer == nullptr) return call.done(cudaSuccess);
   if (const cudaError_t error = forbidden_by_capture(); error != cudaSuccess) return call.done(error);
+  if (!is_of_current(pointer, "device memory")) return call.done(cudaErrorInvalidValue);
+  card().owners.erase(pointer);
   if (card().memory.release(pointer) != 0) return call.done(cudaSuccess);
   report_host(FaultKind::kUseAfterFree, pointer, "cudaFree of no live allocation");
   return call.done(cudaErrorInvalidValue);
@@ -145,6 +149,8 @@ cudaError_t cudaFreeHost(void* pointer) {
     report_host(FaultKind::kUseAfterFree, pointer, "cudaFreeHost of no live allocation");
     return call.done(cudaErrorInvalidValue);
   }
+  if (!is_of_current(pointer, "pinned memory")) return call.done(cudaErrorInvalidValue);
+  card().owners.erase(pointer);
   std::memset(pointer, 0xFF, it->second.bytes);
   pinned.erase(it);
   std::free(pointer);

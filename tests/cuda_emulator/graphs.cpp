@@ -142,6 +142,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   }
   *exec = new CUgraphExec_st{std::make_shared<const std::vector<Operation>>(*graph->operations)};
   c.graph_execs.insert(*exec);
+  own(*exec);
   return call.done(cudaSuccess);
 }
 
@@ -170,6 +171,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     report_host(FaultKind::kBadHandle, exec, "no such executable graph");
     return call.done(cudaErrorInvalidResourceHandle);
   }
+  if (!is_of_current(exec, "executable graph")) return call.done(cudaErrorInvalidResourceHandle);
   Operation operation = {};
   operation.kind = Operation::Kind::kGraph;
   operation.graph = exec->operations;
@@ -182,6 +184,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     report_host(FaultKind::kBadHandle, exec, "no such executable graph");
     return call.done(cudaErrorInvalidResourceHandle);
   }
+  card().owners.erase(exec);
   delete exec;  // launches that are queued keep its operations
   return call.done(cudaSuccess);
 }

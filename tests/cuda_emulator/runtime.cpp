@@ -110,6 +110,7 @@ using namespace banter::cuda_emulator;
   X(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable")                               \
   X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                                        \
   X(cudaErrorInvalidDevice, "invalid device ordinal")                                                               \
+  X(cudaErrorDeviceUninitialized, "invalid device context")                                                         \
   X(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device")                    \
   X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                                      \
   X(cudaErrorIllegalState, "the operation cannot be performed in the present state")                                \
@@ -117,6 +118,7 @@ using namespace banter::cuda_emulator;
   X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                                            \
   X(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped")            \
   X(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region")                  \
+  X(cudaErrorContextIsDestroyed, "context is destroyed")                                                            \
   X(cudaErrorLaunchFailure, "unspecified launch failure")                                                           \
   X(cudaErrorNotSupported, "operation not supported")                                                               \
   X(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing")                          \
@@ -174,13 +176,19 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDevice(int* device) {
   Call call;
   if (call.failed()) return call.error();
-  *device = 0;
+  const CUctx_st* const context = current_context();
+  *device = context != nullptr ? context->device : 0;
   return call.done(card().config.devices > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int device) {
   Call call;
   if (call.failed()) return call.error();
-  return call.done(device >= 0 && device < card().config.devices ? cudaSuccess : cudaErrorInvalidDevice);
+  if (device < 0 || device >= card().config.devices) return call.done(cudaErrorInvalidDevice);
+  // It takes the place of whatever context was current: a caller that has one of the game's must not do this.
+  if (current_context() != nullptr) {
+    report_host(FaultKind::kBadHandle, current_context(), "cudaSetDevice in a context that is not the primary one");
+  }
+  return call.done(cudaSuccess);
 }
 cudaError_t cudaSetDeviceFlags(unsigned) {
   Call call;

@@ -16,7 +16,7 @@ uint64_t this_thread() {
 CUstream_st* find_stream(cudaStream_t handle) {
   Card& c = card();
   if (handle == nullptr || handle == cudaStreamLegacy) return &c.legacy;
-  if (c.streams.count(handle) != 0) return handle;
+  if (c.streams.count(handle) != 0) return is_of_current(handle, "stream") ? handle : nullptr;
   report_host(FaultKind::kBadHandle, handle, "no such stream");
   return nullptr;
 }
@@ -26,7 +26,7 @@ namespace {
 std::shared_ptr<CUevent_st> find_event(cudaEvent_t handle) {
   Card& c = card();
   const auto it = c.events.find(handle);
-  if (it != c.events.end()) return it->second;
+  if (it != c.events.end()) return is_of_current(handle, "event") ? it->second : nullptr;
   report_host(FaultKind::kBadHandle, handle, "no such event");
   return nullptr;
 }
@@ -160,6 +160,7 @@ cudaError_t create_stream(cudaStream_t* stream, unsigned flags, int priority) {
   (*stream)->blocking = flags == cudaStreamDefault;
   (*stream)->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
   card().streams.insert(*stream);
+  own(*stream);
   return call.done(cudaSuccess);
 }
 
@@ -201,6 +202,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   if (stream == nullptr || stream == &card().legacy) return call.done(cudaErrorInvalidResourceHandle);
   drain(*stream);  // its work goes on; nobody can wait for it any more, so it may as well be now
   card().streams.erase(stream);
+  card().owners.erase(stream);
   delete stream;
   return call.done(cudaSuccess);
 }
@@ -260,6 +262,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   auto made = std::make_shared<CUevent_st>();
   made->timing = (flags & cudaEventDisableTiming) == 0;
   *event = made.get();
+  own(*event);
   card().events.emplace(*event, std::move(made));
   return call.done(cudaSuccess);
 }
@@ -267,6 +270,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   Call call(Call::Kind::kRelease);
   if (find_event(handle) == nullptr) return call.done(cudaErrorInvalidResourceHandle);
+  card().owners.erase(handle);
   card().events.erase(handle);  // queued operations keep it
   return call.done(cudaSuccess);
 }

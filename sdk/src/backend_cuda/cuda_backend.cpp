@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend_cuda/context.h"
 #include "backend_cuda/executor.h"
 #include "backend_cuda/graph_cache.h"
 #include "backend_cuda/guard.h"
@@ -35,15 +36,18 @@ PagesOp pages_op(const ops::KvPages* pages) {
 
 class CudaBackend final : public ops::Backend {
  public:
-  CudaBackend(ThreadPool& pool, const DeviceChoice& choice)
-      : device_(choice.device),
+  CudaBackend(ThreadPool& pool, const DeviceChoice& choice, std::shared_ptr<const Context> context)
+      : context_(std::move(context)),
         name_("cuda/sm_" + std::to_string(choice.compute_capability)),
         executor_({choice.compute_capability, choice.multiprocessors}),
-        weights_(pool, stream_) {}
-  ~CudaBackend() override { static_cast<void>(cudaSetDevice(device_)); }
+        weights_(pool, stream_, context_) {}
+  ~CudaBackend() override {
+    if (last_.emplace(*context_).is_lost()) abandon();
+  }
 
   Result<void> create() {
-    if (Result<void> set = here(); !set) return set;
+    const Current here(*context_);
+    if (!here) return here.error();
     if (const cudaError_t status = find_kernels();
         status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
       return Error{BANTER_ERROR_UNSUPPORTED, "This build of the CUDA backend has no kernels for " + name_ +
@@ -58,7 +62,8 @@ class CudaBackend final : public ops::Backend {
 
   Result<void*> allocate(size_t bytes) override {
     return guarded([&]() -> Result<void*> {
-      if (Result<void> set = here(); !set) return set.error();
+      const Current here(*context_);
+      if (!here) return here.error();
       DeviceMemory memory;
       if (Result<void> made = memory.allocate(std::max<size_t>(bytes, 1), "buffers"); !made) return made.error();
       void* const start = memory.as();
@@ -68,7 +73,8 @@ class CudaBackend final : public ops::Backend {
   }
   void deallocate(void* memory) override {
     if (memory == nullptr) return;
-    static_cast<void>(cudaSetDevice(device_));
+    const Current here(*context_);
+    if (here.is_lost()) return;  // the destructor sees to it
     // A copy of pages may be under way.
     static_cast<void>(cudaStreamSynchronize(stream_.get()));
     std::erase_if(allocated_, [&](const DeviceMemory& each) { return each.as<void>() == memory; });
@@ -83,7 +89,8 @@ class CudaBackend final : public ops::Backend {
   }
   Result<void> copy(void* to, const void* from, size_t bytes) override {
     return guarded([&]() -> Result<void> {
-      if (Result<void> set = here(); !set) return set;
+      const Current here(*context_);
+      if (!here) return here.error();
       return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()), "copying pages");
     });
   }
@@ -101,7 +108,8 @@ class CudaBackend final : public ops::Backend {
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse) override {
     return guarded([&]() -> Result<std::unique_ptr<ops::Weight>> {
-      if (Result<void> set = here(); !set) return set.error();
+      const Current here(*context_);
+      if (!here) return here.error();
       return weights_.upload(type, rows, cols, data, progress_);
     });
   }
@@ -181,7 +189,18 @@ class CudaBackend final : public ops::Backend {
       return {};
     });
   }
-  Result<void> here() { return check(cudaSetDevice(device_), "choosing the graphics card"); }
+  /** Forgets all that was made in a context which is gone. */
+  void abandon() {
+    stream_.abandon();
+    done_.abandon();
+    staging_.abandon();
+    best_.abandon();
+    for (DeviceMemory& memory : allocated_) memory.abandon();
+    executor_.abandon();
+    upload_.abandon();
+    graphs_.abandon();
+    weights_.abandon();
+  }
   int32_t counted(int32_t rows) const { return rows == step_.rows() ? kAllRows : rows; }
   void use(const ops::KvPages* pages) {
     if (pages != nullptr) pages_.add(*pages);
@@ -193,8 +212,9 @@ class CudaBackend final : public ops::Backend {
   Result<void> run_step();
   Result<void> fetch_best();
 
-  const int32_t device_;
+  const std::shared_ptr<const Context> context_;
   const std::string name_;
+  std::optional<Current> last_;  // the members below are destroyed in it
   Stream stream_;
   Event done_;
   PinnedMemory staging_, best_;
@@ -214,7 +234,8 @@ class CudaBackend final : public ops::Backend {
 };
 
 Result<void> CudaBackend::receive(void* host, const void* device, size_t bytes) {
-  if (Result<void> set = here(); !set) return set;
+  const Current here(*context_);
+  if (!here) return here.error();
   for (size_t at = 0; at < bytes; at += kCopyBytes) {
     const size_t now = std::min(kCopyBytes, bytes - at);
     const auto* const from = static_cast<const std::byte*>(device) + at;
@@ -228,7 +249,8 @@ Result<void> CudaBackend::receive(void* host, const void* device, size_t bytes) 
 }
 
 Result<void> CudaBackend::send(void* device, const void* host, size_t bytes) {
-  if (Result<void> set = here(); !set) return set;
+  const Current here(*context_);
+  if (!here) return here.error();
   for (size_t at = 0; at < bytes; at += kCopyBytes) {
     const size_t now = std::min(kCopyBytes, bytes - at);
     std::memcpy(staging_.as(), static_cast<const std::byte*>(host) + at, now);
@@ -254,7 +276,7 @@ std::optional<ops::KvLayout> CudaBackend::kv_layout(const ops::KvGeometry& geome
 }
 
 Result<std::unique_ptr<ops::Rope>> CudaBackend::make_rope(const ops::RopeSpec& spec) {
-  auto rope = std::make_unique<CudaRope>();
+  auto rope = std::make_unique<CudaRope>(context_);
   rope->pairs = static_cast<int32_t>(spec.inverse_frequency.size());
   rope->adjacent_pairs = spec.adjacent_pairs;
   std::vector<float> table;
@@ -267,7 +289,8 @@ Result<std::unique_ptr<ops::Rope>> CudaBackend::make_rope(const ops::RopeSpec& s
     }
   }
   const size_t bytes = table.size() * sizeof(float);
-  if (Result<void> set = here(); !set) return set.error();
+  const Current here(*context_);
+  if (!here) return here.error();
   if (Result<void> made = rope->table.allocate(std::max<size_t>(bytes, 1), "the rotary table"); !made) {
     return made.error();
   }
@@ -301,7 +324,6 @@ bool CudaBackend::can_be_graph(const StepShape& shape) const {
 }
 
 Result<void> CudaBackend::run_step() {
-  if (Result<void> set = here(); !set) return set;
   const StepShape shape = upload_.measure(step_, logit_rows_);
   StepShape grid = shape;
   const bool graph = can_be_graph(shape);
@@ -330,7 +352,13 @@ Result<void> CudaBackend::fetch_best() {
 }
 
 Result<void> CudaBackend::end_step() {
+  const Current here(*context_);
   Result<void> outcome = std::exchange(recorded_, {});
+  if (!here) {
+    if (outcome) outcome = guarded([&]() -> Result<void> { return here.error(); });
+    step_ = {};
+    return outcome;
+  }
   if (outcome) outcome = guarded([&] { return run_step(); });
   if (outcome) outcome = guarded([&] { return fetch_best(); });
   // Waited for in any case: the step's data must not change under kernels that were queued before something failed.
@@ -345,10 +373,13 @@ Result<void> CudaBackend::end_step() {
 
 }  // namespace
 
-Result<std::unique_ptr<ops::Backend>> create_backend(ThreadPool& pool, int32_t device) {
-  const Result<DeviceChoice> choice = choose_device(device);
+Result<std::unique_ptr<ops::Backend>> create_backend(ThreadPool& pool, int32_t device,
+                                                     const banter_cuda_context* context) {
+  const Result<DeviceChoice> choice = choose_device(device, context);
   if (!choice) return choice.error();
-  auto backend = std::make_unique<CudaBackend>(pool, *choice);
+  Result<std::shared_ptr<const Context>> opened = Context::open(*choice, context);
+  if (!opened) return opened.error();
+  auto backend = std::make_unique<CudaBackend>(pool, *choice, std::move(*opened));
   if (Result<void> made = backend->create(); !made) return made.error();
   return std::unique_ptr<ops::Backend>(std::move(backend));
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "banter/types.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "ops/backend.h"
@@ -24,9 +25,15 @@ struct DeviceChoice {
 /** The device asked for (−1: the best one). Errors, each saying what to do: UNSUPPORTED when there is no driver, it is
  *  older than the runtime we are built with, there is no card, or it is older than compute capability 7.5. */
 Result<DeviceChoice> choose_device(int32_t wanted);
+/** The same where a context is wanted (null: none): the card that it is on. Errors also: UNSUPPORTED when it cannot be entered,
+ *  is of another card than `wanted`, or is of a kind that this system, driver or card cannot do. */
+Result<DeviceChoice> choose_device(int32_t wanted, const banter_cuda_context* context);
 
 /** @param pool  packs weights; must outlive the backend
+ *  @param context  where to compute; null: in the card's primary context. The struct is borrowed for the call, what it names
+ *                  outlives the backend and what that made; should it not, calls fail from then on
  *  Errors: those of choose_device(), OUT_OF_MEMORY, BACKEND. */
-Result<std::unique_ptr<ops::Backend>> create_backend(ThreadPool& pool, int32_t device);
+Result<std::unique_ptr<ops::Backend>> create_backend(ThreadPool& pool, int32_t device,
+                                                     const banter_cuda_context* context = nullptr);
 
 }  // namespace banter::cuda

@@ -228,9 +228,11 @@ __device__ __forceinline__ float exp2_approx(float x) {
 
 }  // namespace banter::cuda
 
-#else
+#elif defined(BANTER_CUDA_EMULATOR)
 #include <device_emulated.h>  // the same names, for the host (tests/cuda_emulator)
 #endif
+
+#if defined(__CUDACC__) || defined(BANTER_CUDA_EMULATOR)  // plain host code sees the constants only
 
 namespace banter::cuda {
 
@@ -249,3 +251,5 @@ __device__ __forceinline__ float warp_max(float x) {
 }
 
 }  // namespace banter::cuda
+
+#endif

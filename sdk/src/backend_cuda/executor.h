@@ -26,6 +26,7 @@ class Executor {
   /** Device memory of the best logits, [grid.logit_rows]. */
   const BestRow* best_rows() const { return scratch_.best_rows(); }
   int32_t generation() const { return scratch_.generation(); }
+  void abandon() { scratch_.abandon(); }  // as Memory::abandon()
 
  private:
   struct Call;  // what an op's function needs of the call of issue()

@@ -30,6 +30,8 @@ class GraphCache {
                    const std::function<Result<void>()>& issue);
   /** Drops all graphs: addresses in them are no longer true. */
   void clear();
+  /** Forgets them: their context is gone. */
+  void abandon() { entries_.clear(); }
 
  private:
   struct Entry {

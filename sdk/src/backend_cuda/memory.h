@@ -48,6 +48,11 @@ class Memory {
     data_ = nullptr;
     bytes_ = 0;
   }
+  /** Forgets it without giving it back: its context is gone. */
+  void abandon() {
+    data_ = nullptr;
+    bytes_ = 0;
+  }
   template <class T = std::byte>
   T* as() const {
     return static_cast<T*>(data_);
@@ -77,6 +82,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   Result<void> create();
   cudaStream_t get() const { return stream_; }
+  void abandon() { stream_ = nullptr; }  // as Memory's
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -93,6 +99,7 @@ class Event {
   Result<void> create();
   Result<void> record(const Stream& stream);
   Result<void> wait();
+  void abandon() { event_ = nullptr; }  // as Memory's
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -19,7 +19,7 @@ void tell(char* reason, size_t bytes, const char* text) {
 uint64_t score(const ops::BackendOptions* options, char* reason, size_t reason_bytes) noexcept {
   return guarded(
       [&]() -> uint64_t {
-        const Result<DeviceChoice> choice = choose_device(options->device);
+        const Result<DeviceChoice> choice = choose_device(options->device, options->context);
         if (!choice) {
           tell(reason, reason_bytes, choice.error().message.c_str());
           return 0;
@@ -46,10 +46,8 @@ ops::Backend* create(const ops::BackendOptions* options, banter_result* code, ch
   };
   return guarded(
       [&]() -> ops::Backend* {
-        if (options->context != nullptr) {
-          return failed(BANTER_ERROR_UNSUPPORTED, "Computing in a context of the game's is not supported yet.");
-        }
-        Result<std::unique_ptr<ops::Backend>> backend = create_backend(*options->pool, options->device);
+        Result<std::unique_ptr<ops::Backend>> backend =
+            create_backend(*options->pool, options->device, options->context);
         if (!backend) return failed(backend.error().code, backend.error().message.c_str());
         *code = BANTER_OK;
         return backend->release();

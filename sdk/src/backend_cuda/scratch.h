@@ -26,6 +26,11 @@ class Scratch {
   /** Grows only. Errors: OUT_OF_MEMORY, BACKEND. */
   Result<void> reserve(const ScratchNeeds& needs);
 
+  /** As Memory::abandon(). */
+  void abandon() {
+    for (DeviceMemory* each : {&memory_, &partials_, &product_, &best_}) each->abandon();
+  }
+
   /** Forgets what the copies hold. */
   void begin();
   /** The copy of x [rows][cols] that has all of `forms`; false: there is none. */

@@ -58,6 +58,11 @@ class StepUpload {
   std::byte* const* slab_table(int32_t source) const;
   /** Changes whenever the addresses do. */
   int32_t generation() const { return generation_; }
+  /** As Memory::abandon(). */
+  void abandon() {
+    device_.abandon();
+    pinned_.abandon();
+  }
 
  private:
   struct Layout {

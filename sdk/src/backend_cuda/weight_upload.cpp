@@ -26,7 +26,7 @@ class StoredWeight final : public DeviceWeight {
 Result<uint8_t*> WeightUpload::take(size_t bytes, std::shared_ptr<WeightSlab>& slab) {
   const size_t needed = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (slab_ == nullptr || slab_->used + needed > slab_->memory.bytes()) {
-    auto fresh = std::make_shared<WeightSlab>();
+    auto fresh = std::make_shared<WeightSlab>(context_);
     // As much again as there is: small models take little, large ones few slabs.
     const size_t slab_bytes = std::max(needed, std::clamp(taken_, kSmallestSlab, kLargestSlab));
     if (Result<void> made = fresh->memory.allocate(slab_bytes, "weights"); !made) {
