@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+struct CUctx_st;  // a context of the driver
+
 namespace banter::cuda_emulator {
 
 enum class FaultKind : uint8_t {
