@@ -117,7 +117,8 @@ struct Run {
   Error error{BANTER_OK, ""};
   std::vector<float> logits;
 
-  Run(const formats::Gguf& file, const banter_cuda_context* context) {
+  Run(const formats::Gguf& file, const banter_cuda_context* context) { go(file, context); }
+  void go(const formats::Gguf& file, const banter_cuda_context* context) {
     const auto pool = make_pool();
     auto backend = create_backend(*pool, -1, context);
     if (!backend) return fail(backend.error());
