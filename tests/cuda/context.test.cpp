@@ -113,11 +113,11 @@ void expect_refused(const banter_cuda_context& wanted, const std::string& why, i
 // ---------------------------------------------------------------- what a game would do
 
 /** Everything that a backend makes, in the order that a model does, and a few steps. Empty logits: `error` says what failed. */
-struct Run {
+struct Talk {
   Error error{BANTER_OK, ""};
   std::vector<float> logits;
 
-  Run(const formats::Gguf& file, const banter_cuda_context* context) { go(file, context); }
+  Talk(const formats::Gguf& file, const banter_cuda_context* context) { go(file, context); }
   void go(const formats::Gguf& file, const banter_cuda_context* context) {
     const auto pool = make_pool();
     auto backend = create_backend(*pool, -1, context);
@@ -160,13 +160,13 @@ void expect_nothing_left() {
 
 TEST(CudaContext, AModelComputesInTheGames) {
   const test::MemoryFile file = tiny_file();
-  const std::vector<float> expected = Run(*file.gguf, nullptr).logits;
+  const std::vector<float> expected = Talk(*file.gguf, nullptr).logits;
   ASSERT_FALSE(expected.empty());
   EXPECT_TRUE(cuda_emulator::live().primary_context_used);
   cuda_emulator::reset();
   const GameContext game;
   const banter_cuda_context wanted = existing(game.handle);
-  const Run run(*file.gguf, &wanted);
+  const Talk run(*file.gguf, &wanted);
   EXPECT_EQ(run.error.message, "");
   EXPECT_EQ(run.logits, expected);
   EXPECT_GE(run.graphs, 1);
@@ -278,7 +278,7 @@ TEST(CudaContext, IsScheduledWithVulkan) {
   with_card([](auto& c) { c.vulkan_shares_graphics = true; });
   const test::MemoryFile file = tiny_file();
   const banter_cuda_context wanted = of_vulkan();
-  const Run run(*file.gguf, &wanted);
+  const Talk run(*file.gguf, &wanted);
   EXPECT_EQ(run.error.message, "");
   EXPECT_FALSE(run.logits.empty());
   EXPECT_EQ(run.in_contexts, run.things);
@@ -374,7 +374,7 @@ TEST(CudaContext, MayEndDuringACall) {
 /** Whichever call fails, of the driver or of the runtime: an error that says so, or the right result. */
 TEST(CudaContext, EveryCallMayFail) {
   const test::MemoryFile file = tiny_file();
-  const std::vector<float> expected = Run(*file.gguf, nullptr).logits;
+  const std::vector<float> expected = Talk(*file.gguf, nullptr).logits;
   for (const bool with_vulkan : {false, true}) {
     const auto reset = [&] { with_card([&](auto& c) { c.vulkan_shares_graphics = with_vulkan; }); };
     int failed = 0;
@@ -384,7 +384,7 @@ TEST(CudaContext, EveryCallMayFail) {
       CUctx_st* const game = with_vulkan ? nullptr : cuda_emulator::create_context();
       const banter_cuda_context wanted = with_vulkan ? of_vulkan() : existing(game);
       if (n > 0) cuda_emulator::fail_call(n);
-      const Run run(*file.gguf, &wanted);
+      const Talk run(*file.gguf, &wanted);
       if (n == 0) calls = cuda_emulator::calls_made();
       if (run.error.code != BANTER_OK) {
         ++failed;
