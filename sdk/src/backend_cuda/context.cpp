@@ -139,6 +139,9 @@ Result<void> Context::create_queue(const banter_cuda_context& wanted) {
 }
 
 Result<void> Context::join_graphics(const banter_cuda_context& wanted) {
+  if (driver_.limit_of_current == nullptr || driver_.create == nullptr || driver_.destroy == nullptr) {
+    return unsupported("The NVIDIA driver is too old to compute beside the game's rendering; update it.");
+  }
   GraphicsParams graphics = {kQueueOfD3d12, wanted.handle};
   if (wanted.kind == BANTER_CUDA_CONTEXT_VULKAN_DEVICE) {
     if (Result<void> made = create_queue(wanted); !made) return made;
