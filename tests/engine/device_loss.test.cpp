@@ -410,21 +410,48 @@ TEST_F(DeviceLoss, OtherThreadsMayAskForFactsAllTheTime) {
   EXPECT_EQ(before.backend_reason, reason);
 }
 
-TEST_F(DeviceLoss, SnapshotsAndSummariesGoOn) {
-  const auto told = spoiled("step=20");
-  banter_npc* const npc = told->npc(model_, "You are Mira.", [](banter_npc_config& c) {
-    c.context_policy = BANTER_CONTEXT_SUMMARIZE;
-    c.context_tokens = 128;
-  });
-  std::vector<banter_request_id> requests;
-  for (int i = 0; i < 5; ++i) requests.push_back(say(npc, "Tell me of your village", Ask(16, kGoOn)));
-  const auto kept = save(npc, BANTER_SAVE_KV_PAGES);
-  for (const auto request : requests) EXPECT_EQ(told->finish(request).kind, BANTER_EVENT_DONE);
-  const Outcome snapshot = told->finish(kept);
-  ASSERT_EQ(snapshot.kind, BANTER_EVENT_SNAPSHOT) << snapshot.message;
-  EXPECT_EQ(told->finish(test::load(npc, snapshot.bytes)).kind, BANTER_EVENT_DONE);
-  EXPECT_EQ(told->finish(say(npc, "And?", Ask(8, kGoOn))).kind, BANTER_EVENT_DONE);
-  expect_on_processor(model_, "failed at step 20");
+TEST_F(DeviceLoss, SummariesGoOn) {
+  for (const char* const faults : {"step=100", "step=200", "step=300"}) {
+    SCOPED_TRACE(faults);
+    const auto told = spoiled(faults);
+    banter_npc* const npc =
+        told->npc(model_, "You are Mira.", [](banter_npc_config& c) { c.context_policy = BANTER_CONTEXT_SUMMARIZE; });
+    std::vector<banter_request_id> requests;
+    for (int i = 0; i < 10; ++i) {
+      requests.push_back(say(npc, "Question " + std::to_string(i) + std::string(60, '.'), Ask(40, kGoOn)));
+    }
+    uint32_t dropped = 0;
+    for (const auto request : requests) {
+      const Outcome reply = told->finish(request);
+      EXPECT_EQ(reply.kind, BANTER_EVENT_DONE) << reply.message;
+      dropped += reply.dropped_turns;
+    }
+    EXPECT_GT(dropped, 0u);
+    expect_on_processor(model_, "failed at");
+  }
+}
+
+TEST_F(DeviceLoss, AConversationIsSavedWithoutItsPagesAndGoesOn) {
+  const auto told = spoiled("step=40");
+  banter_npc* const npc = told->npc(model_);
+  EXPECT_EQ(told->finish(say(npc, "Hello", Ask(12, kGoOn))).kind, BANTER_EVENT_DONE);
+  const Outcome whole = told->finish(save(npc, BANTER_SAVE_KV_PAGES));
+  ASSERT_EQ(whole.kind, BANTER_EVENT_SNAPSHOT) << whole.message;
+  EXPECT_GT(whole.statistics.cached_tokens, 0u);
+  spoil("copies");
+  const Outcome saved = told->finish(save(npc, BANTER_SAVE_KV_PAGES));
+  ASSERT_EQ(saved.kind, BANTER_EVENT_SNAPSHOT) << saved.message;
+  EXPECT_EQ(saved.statistics.cached_tokens, 0u);
+  EXPECT_LT(saved.bytes.size(), whole.bytes.size());
+  EXPECT_EQ(saved.bytes.size(), told->finish(save(npc)).bytes.size());
+  // After the loss the card's pages are of no use, the words are; pages of the processor's are saved again.
+  EXPECT_EQ(told->finish(say(npc, "And?", Ask(40, kGoOn))).kind, BANTER_EVENT_DONE);
+  expect_on_processor(model_, "failed at step 40");
+  const Outcome loaded = told->finish(test::load(npc, whole.bytes));
+  EXPECT_EQ(loaded.kind, BANTER_EVENT_DONE);
+  EXPECT_NE(loaded.message.find("another backend computed them"), std::string::npos) << loaded.message;
+  EXPECT_EQ(told->finish(say(npc, "And?", Ask(12, kGoOn))).kind, BANTER_EVENT_DONE);
+  EXPECT_GT(told->finish(save(npc, BANTER_SAVE_KV_PAGES)).statistics.cached_tokens, 0u);
 }
 
 }  // namespace

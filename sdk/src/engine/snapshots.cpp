@@ -40,10 +40,16 @@ Result<void> save(LoadedModel& loaded, Generation& generation) {
   auto written = dialogue::write_snapshot(snapshot);
   if (!written) return written.error();
   if (snapshot.kv) {
-    Result<void> copied =
+    const Result<void> copied =
         kv::copy_pages_out(*loaded.backend, *loaded.pool, *state.cache, snapshot.kv->pages, written->pages);
-    if (!copied) return copied;
-    generation.cached_tokens = static_cast<uint32_t>(snapshot.kv->pages.tokens);
+    if (copied) {
+      generation.cached_tokens = static_cast<uint32_t>(snapshot.kv->pages.tokens);
+    } else {
+      // The device fails: no reason to lose the conversation, which can do without.
+      snapshot.kv.reset();
+      written = dialogue::write_snapshot(snapshot);
+      if (!written) return written.error();
+    }
   }
   dialogue::seal(*written);
   generation.prompt_tokens = state.cached.size();

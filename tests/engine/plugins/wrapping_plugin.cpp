@@ -4,6 +4,7 @@
 //   score                  no device suits
 //   create                 no backend can be made: OUT_OF_MEMORY
 //   upload                 weights find no room
+//   copies                 nothing can be copied to the host
 //   step=N                 the N-th step fails, counted from 1, and so do all after it;   only=N  only that one
 // Where the build allows it has a heap of its own, which notices memory that was allocated elsewhere, as that of a game that
 // replaces operator new would.
@@ -111,6 +112,7 @@ class WrappingBackend final : public ops::Backend {
   void deallocate(void* memory) override { inner_->deallocate(memory); }
   bool is_host_memory() const override { return inner_->is_host_memory(); }
   Result<void> copy_to_host(void* host, const void* device, size_t bytes) override {
+    if (told("copies")) return Error{BANTER_ERROR_BACKEND, "The test's device copies nothing to the host any more."};
     return inner_->copy_to_host(host, device, bytes);
   }
   Result<void> copy_from_host(void* device, const void* host, size_t bytes) override {
@@ -119,6 +121,9 @@ class WrappingBackend final : public ops::Backend {
   Result<void> copy(void* to, const void* from, size_t bytes) override { return inner_->copy(to, from, bytes); }
   bool supports(ops::KvType type) const override { return inner_->supports(type); }
   ops::KvType default_kv_type() const override { return inner_->default_kv_type(); }
+  std::optional<ops::KvLayout> kv_layout(const ops::KvGeometry& geometry) const override {
+    return inner_->kv_layout(geometry);
+  }
   void set_upload_progress(UploadProgress progress) override { inner_->set_upload_progress(std::move(progress)); }
   Result<std::unique_ptr<ops::Weight>> upload(ops::TensorType type, int64_t rows, int64_t cols,
                                               std::span<const std::byte> data, ops::WeightUse use) override {
