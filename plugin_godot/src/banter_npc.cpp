@@ -217,7 +217,7 @@ void BanterNPC::submit_waiting(Emissions& emissions) {
     if (code == BANTER_ERROR_BUSY) return;  // next frame
     if (code == BANTER_OK) {
       host_->expect(id, this);
-      running_.emplace(id, std::move(request));
+      running_.emplace_back(id, std::move(request));
     } else {
       end_failed(request, error_of(code), why.empty() ? banter_last_error_message() : why, emissions);
     }
@@ -313,7 +313,7 @@ banter_result BanterNPC::submit_say(const Request& request, banter_request_id& o
 /* ------------------------------------------------------------------ from the engine */
 
 bool BanterNPC::handle_event(const banter_event& event, Emissions& emissions) {
-  const auto found = running_.find(event.request);
+  const auto found = std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.first == event.request; });
   if (found == running_.end()) return true;
   Request& request = found->second;
   const std::string_view text(event.text, event.text_len);

@@ -5,7 +5,7 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine_host.h"
@@ -102,7 +102,7 @@ class BanterNPC final : public Instance {
   size_t turns_sent_ = 0;     // of turns_, those that character_ knows
   std::vector<Turn> turns_;
   std::deque<Request> waiting_;
-  std::unordered_map<banter_request_id, Request> running_;
+  std::vector<std::pair<banter_request_id, Request>> running_;  // in the order in which they end
   int64_t last_id_ = 0;
 
  public:

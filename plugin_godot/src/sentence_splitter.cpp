@@ -80,15 +80,16 @@ std::vector<std::string> SentenceSplitter::add(std::string_view text) {
   std::vector<std::string> sentences;
   size_t start = 0;
   while (scanned_ < waiting_.size()) {
-    const Cut cut = cut_at(waiting_, scanned_);
+    // Without the sentences before it, so that it does not matter whether these were given out already.
+    const Cut cut = cut_at(std::string_view(waiting_).substr(start), scanned_ - start);
     if (cut.end == End::kUndecided) break;
     if (cut.end == End::kNone) {
       scanned_++;
       continue;
     }
-    std::string sentence = trimmed(std::string_view(waiting_).substr(start, cut.after - start));
+    std::string sentence = trimmed(std::string_view(waiting_).substr(start, cut.after));
     if (!sentence.empty()) sentences.push_back(std::move(sentence));
-    start = scanned_ = cut.after;
+    start = scanned_ = start + cut.after;
   }
   waiting_.erase(0, start);
   scanned_ -= start;

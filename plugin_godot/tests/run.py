@@ -39,6 +39,7 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--script", required=True)
     parser.add_argument("--model", action="append", default=[], help="NAME=FILE: res://models/NAME")
+    parser.add_argument("--source", help="text of the script, in the place of the project's own")
     parser.add_argument("--show", action="store_true", help="print the output of a test that passed, too")
     parser.add_argument("--seconds", type=int, default=100)
     options = parser.parse_args()
@@ -46,6 +47,12 @@ def main():
         folder = pathlib.Path(folder)
         project = folder / "project"
         assemble(project, options.library, [m.split("=", 1) for m in options.model])
+        settings = project / f"{options.script}.settings"
+        if settings.exists():  # what this test needs of its project
+            with open(project / "project.godot", "a") as file:
+                file.write(settings.read_text())
+        if options.source:
+            (project / f"{options.script}.gd").write_text(options.source)
         (folder / "home").mkdir()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")} | {"HOME": str(folder / "home")}
         command = [options.godot, "--headless", "--verbose", "--path", str(project), "--script", f"res://{options.script}.gd"]

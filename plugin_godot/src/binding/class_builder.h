@@ -102,7 +102,7 @@ class ClassBuilder : public ClassBuilderBase {
     using Type = typename Signature<Getter>::Result;
     const std::string get = (std::is_same_v<Type, bool> ? "is_" : "get_") + std::string(name);
     const std::string set = "set_" + std::string(name);
-    method(get.c_str(), getter, {}, {}, Traits<Type>::kType == GDEXTENSION_VARIANT_TYPE_INT ? hint.class_name : "");
+    method(get.c_str(), getter, {}, {}, hint.class_name);
     method(set.c_str(), setter, {"value"});
     register_property(name, Traits<Type>::kType, set.c_str(), get.c_str(), hint);
   }

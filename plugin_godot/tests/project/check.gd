@@ -13,6 +13,7 @@ func _initialize() -> void:
 
 
 func _run() -> void:
+	await process_frame  # the root enters the tree after _initialize()
 	await test()
 	# What was queued for deletion goes first, so that leaks are leaks.
 	await process_frame
