@@ -39,6 +39,7 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--script", required=True)
     parser.add_argument("--model", action="append", default=[], help="NAME=FILE: res://models/NAME")
+    parser.add_argument("--editor", action="store_true", help="no script, but the editor, with the plugin addons/in_editor")
     parser.add_argument("--source", help="text of the script, in the place of the project's own")
     parser.add_argument("--show", action="store_true", help="print the output of a test that passed, too")
     parser.add_argument("--seconds", type=int, default=100)
@@ -55,7 +56,8 @@ def main():
             (project / f"{options.script}.gd").write_text(options.source)
         (folder / "home").mkdir()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")} | {"HOME": str(folder / "home")}
-        command = [options.godot, "--headless", "--verbose", "--path", str(project), "--script", f"res://{options.script}.gd"]
+        command = [options.godot, "--headless", "--verbose", "--path", str(project)]
+        command += ["--editor"] if options.editor else ["--script", f"res://{options.script}.gd"]
         try:
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=options.seconds)
         except subprocess.TimeoutExpired as expired:
@@ -67,7 +69,9 @@ def main():
         faults.append(f"Godot ended with {done.returncode}")
     if END not in output:
         faults.append("the script did not come to its end without failures")
-    faults += sorted({line.strip() for line in output.splitlines() if BAD.search(line)})
+    # The editor of Godot 4.6 leaks this name in an empty project as well.
+    excused = "Orphan StringName: Node (static: 3, total: 4)" if options.editor else None
+    faults += sorted({line.strip() for line in output.splitlines() if BAD.search(line) and line.strip() != excused})
     if faults:
         print(output)
         sys.exit(f"{options.script}:\n  " + "\n  ".join(faults))
