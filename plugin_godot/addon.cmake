@@ -29,21 +29,31 @@ endforeach()
 string(APPEND documentation "};\n}  // namespace banter::godot\n")
 file(CONFIGURE OUTPUT ${interface}/documentation.h CONTENT "${documentation}" @ONLY)
 
+# Everything but the looking up of the interface, which the tests also build for an older engine.
 add_library(
-  banter_godot MODULE
-  src/banter_engine.cpp src/banter_npc.cpp src/engine_host.cpp src/engine_properties.cpp src/file_access_io.cpp
-  src/npc_properties.cpp src/pending.cpp src/register.cpp src/binding/class_builder.cpp src/binding/interface.cpp
-  src/binding/variant.cpp ${interface}/gdextension_interface.h)
-banter_configure_target(banter_godot)
-target_compile_options(banter_godot PRIVATE -fno-rtti)
-target_include_directories(banter_godot PRIVATE src SYSTEM ${interface})
-target_link_libraries(banter_godot PRIVATE banter_godot_parts banter_static)
+  banter_godot_objects OBJECT
+  src/banter_engine.cpp src/banter_npc.cpp src/engine_host.cpp src/engine_properties.cpp src/file_access_io.cpp src/npc_events.cpp
+  src/npc_properties.cpp src/pending.cpp src/register.cpp src/binding/class_builder.cpp src/binding/variant.cpp
+  ${interface}/gdextension_interface.h)
+banter_configure_target(banter_godot_objects)
+set_target_properties(banter_godot_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_compile_options(banter_godot_objects PRIVATE -fno-rtti)
+target_include_directories(banter_godot_objects PUBLIC src SYSTEM ${interface})
+target_link_libraries(banter_godot_objects PUBLIC banter_godot_parts banter_static)
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/exports "banter_godot_init\n")
-banter_version_script(banter_godot ${CMAKE_CURRENT_BINARY_DIR}/exports)
-target_link_options(banter_godot PRIVATE LINKER:-z,relro,-z,now LINKER:--as-needed)
-if(NOT BANTER_SANITIZE)
-  target_link_options(banter_godot PRIVATE -static-libstdc++ -static-libgcc LINKER:-z,defs)
-endif()
+set(banter_godot_exports ${CMAKE_CURRENT_BINARY_DIR}/exports)
+
+# banter_godot_extension(<target>): makes a module of interface.cpp the whole extension.
+function(banter_godot_extension target)
+  banter_configure_target(${target})
+  target_compile_options(${target} PRIVATE -fno-rtti)
+  target_link_libraries(${target} PRIVATE banter_godot_objects)
+  banter_version_script(${target} ${banter_godot_exports})
+  target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now,-z,defs LINKER:--as-needed -static-libstdc++ -static-libgcc)
+endfunction()
+
+add_library(banter_godot MODULE src/binding/interface.cpp)
+banter_godot_extension(banter_godot)
 
 # The addon as a project takes it: the folder of the sources, with the library in its bin.
 add_custom_target(

@@ -13,9 +13,12 @@ struct Monitor {
   const char* key;
 };
 constexpr Monitor kMonitors[] = {
-    {"reply tokens per second", "recent_decode_tokens_per_second"}, {"active requests", "requests_active"},
-    {"characters per step", "recent_sequences_per_step"},           {"idle share", "recent_idle_share"},
-    {"weights (bytes)", "weight_bytes"},                            {"KV used (bytes)", "kv_bytes_used"},
+    {"reply tokens per second", "recent_decode_tokens_per_second"},
+    {"active requests", "requests_active"},
+    {"characters per step", "recent_sequences_per_step"},
+    {"idle share", "recent_idle_share"},
+    {"weights (bytes)", "weight_bytes"},
+    {"KV used (bytes)", "kv_bytes_used"},
 };
 
 bool in_editor() {
@@ -36,16 +39,22 @@ BanterEngine::~BanterEngine() {
 
 void BanterEngine::notification(int32_t what) {
   switch (what) {
-    case kEnterTree: return enter_tree();
-    case kExitTree: return remove_monitors();
-    case kProcess: return poll();
-    default: return;
+    case kEnterTree:
+      return enter_tree();
+    case kExitTree:
+      return remove_monitors();
+    case kProcess:
+      return poll();
+    default:
+      return;
   }
 }
 
 std::vector<std::string> BanterEngine::configuration_warnings() const {
   if (!model_path_.empty() || !auto_load_) return {};
-  return {"No model is set: set \"model_path\" to a GGUF file, or switch \"auto_load\" off and call load_model() from a script."};
+  return {
+      "No model is set: set \"model_path\" to a GGUF file, or switch \"auto_load\" off and call load_model() from a "
+      "script."};
 }
 
 void BanterEngine::enter_tree() {

@@ -53,7 +53,8 @@ class BanterEngine final : public Instance {
   // Properties.
   std::string model_path_, chat_template_;
   bool auto_load_ = true, paused_ = false, performance_monitors_ = true;
-  int64_t device_ = BANTER_BACKEND_AUTO, thread_count_ = 0, memory_budget_mb_ = 0, swap_budget_mb_ = 0, kv_budget_mb_ = 0;
+  int64_t device_ = BANTER_BACKEND_AUTO, thread_count_ = 0, memory_budget_mb_ = 0, swap_budget_mb_ = 0,
+          kv_budget_mb_ = 0;
   int64_t context_tokens_ = 0, kv_type_ = BANTER_KV_AUTO, speculation_ = BANTER_SPECULATION_NONE;
   double frame_budget_ms_ = 0, cpu_share_ = 1;
 

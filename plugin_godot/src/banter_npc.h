@@ -60,10 +60,10 @@ class BanterNPC final : public Instance {
   struct Request {
     Kind kind = Kind::kSay;
     int64_t id = 0;
-    Variant pending;          // BanterPending of an awaited call
-    std::string text;         // kSay: what is said; kTurn: the turn
+    Variant pending;                      // BanterPending of an awaited call
+    std::string text;                     // kSay: what is said; kTurn: the turn
     banter_role role = BANTER_ROLE_USER;  // kTurn
-    std::string reply;        // kSay: so far
+    std::string reply;                    // kSay: so far
     SentenceSplitter sentences;
     std::vector<std::byte> snapshot;  // kLoad
     std::vector<Turn> turns;          // kLoad: the history that comes with it
@@ -97,9 +97,9 @@ class BanterNPC final : public Instance {
   // The character in the engine.
   std::shared_ptr<EngineHost> host_;
   banter_npc* character_ = nullptr;
-  uint64_t generation_ = 0;   // of the model that character_ was made with
-  bool stale_ = false;        // what it was made with has changed
-  size_t turns_sent_ = 0;     // of turns_, those that character_ knows
+  uint64_t generation_ = 0;  // of the model that character_ was made with
+  bool stale_ = false;       // what it was made with has changed
+  size_t turns_sent_ = 0;    // of turns_, those that character_ knows
   std::vector<Turn> turns_;
   std::deque<Request> waiting_;
   std::vector<std::pair<banter_request_id, Request>> running_;  // in the order in which they end

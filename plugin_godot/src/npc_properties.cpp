@@ -105,7 +105,8 @@ void BanterNPC::register_class(Registry& registry) {
                {.hint = kHintRange, .text = "0,4096,1,or_greater"});
   npc.group("Sampling");
   npc.property("seed", &N::seed, &N::set_seed);
-  npc.property("temperature", &N::temperature, &N::set_temperature, {.hint = kHintRange, .text = "0,2,0.01,or_greater"});
+  npc.property("temperature", &N::temperature, &N::set_temperature,
+               {.hint = kHintRange, .text = "0,2,0.01,or_greater"});
   npc.property("top_k", &N::top_k, &N::set_top_k, {.hint = kHintRange, .text = "0,200,1,or_greater"});
   npc.property("top_p", &N::top_p, &N::set_top_p, {.hint = kHintRange, .text = "0.01,1,0.01"});
   npc.property("min_p", &N::min_p, &N::set_min_p, {.hint = kHintRange, .text = "0,0.99,0.01"});
@@ -131,7 +132,8 @@ void BanterNPC::register_class(Registry& registry) {
   npc.signal("text_received", {{"text", GDEXTENSION_VARIANT_TYPE_STRING}});
   npc.signal("sentence_received", {{"text", GDEXTENSION_VARIANT_TYPE_STRING}});
   npc.signal("thought_received", {{"text", GDEXTENSION_VARIANT_TYPE_STRING}});
-  npc.signal("reply_finished", {{"text", GDEXTENSION_VARIANT_TYPE_STRING}, {"stats", GDEXTENSION_VARIANT_TYPE_DICTIONARY}});
+  npc.signal("reply_finished",
+             {{"text", GDEXTENSION_VARIANT_TYPE_STRING}, {"stats", GDEXTENSION_VARIANT_TYPE_DICTIONARY}});
   npc.signal("failed", {{"code", GDEXTENSION_VARIANT_TYPE_INT}, {"message", GDEXTENSION_VARIANT_TYPE_STRING}});
   npc.signal("context_trimmed", {{"turns", GDEXTENSION_VARIANT_TYPE_INT}, {"tokens", GDEXTENSION_VARIANT_TYPE_INT}});
 }

@@ -15,9 +15,7 @@ class BanterPending final : public Instance {
 
   /** A new one; the Variant holds the reference. */
   static Variant make() { return create<BanterPending>(); }
-  static Signal completed(const Variant& pending) {
-    return Signal(pending.to_object(), StringName("completed"));
-  }
+  static Signal completed(const Variant& pending) { return Signal(pending.to_object(), StringName("completed")); }
   /** Completes it at the end of the frame, whatever is freed until then. */
   static void complete_later(const Variant& pending, const Variant& result);
 

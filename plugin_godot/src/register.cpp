@@ -23,7 +23,8 @@ void initialize(void* userdata, GDExtensionInitializationLevel level) {
 
 void deinitialize(void* userdata, GDExtensionInitializationLevel level) {
   if (level != GDEXTENSION_INITIALIZATION_SCENE) return;
-  const std::unique_ptr<Registry> registry(static_cast<Registry*>(userdata));  // it is not needed again: a reload enters anew
+  const std::unique_ptr<Registry> registry(
+      static_cast<Registry*>(userdata));  // it is not needed again: a reload enters anew
   registry->clear();
 }
 

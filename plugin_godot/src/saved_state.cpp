@@ -81,7 +81,8 @@ banter_result unpack_state(std::span<const std::byte> bytes, SavedState& out) {
   if (!take(bytes, version)) return BANTER_ERROR_CORRUPT;
   if (version > kVersion) return BANTER_ERROR_VERSION;
   if (!take(bytes, count)) return BANTER_ERROR_CORRUPT;
-  for (uint32_t i = 0; i < count; i++) {  // a turn has at least eight bytes, so the count cannot cost more than the bytes do
+  for (uint32_t i = 0; i < count;
+       i++) {  // a turn has at least eight bytes, so the count cannot cost more than the bytes do
     Turn turn;
     if (!take_turn(bytes, turn)) return BANTER_ERROR_CORRUPT;
     out.turns.push_back(std::move(turn));

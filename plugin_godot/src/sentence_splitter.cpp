@@ -9,7 +9,8 @@ namespace {
 constexpr std::string_view kSpaces = " \t\r\n";
 constexpr std::array<std::string_view, 9> kTitles = {"Mr", "Mrs", "Ms", "Dr", "St", "Prof", "Sr", "Jr", "vs"};
 constexpr std::array<std::string_view, 5> kWideEnds = {"。", "！", "？", "…", "．"};
-constexpr std::array<std::string_view, 13> kClosers = {"\"", "'", ")", "]", "*", "”", "’", "»", "」", "』", "）", "】", "》"};
+constexpr std::array<std::string_view, 13> kClosers = {"\"", "'",  ")",  "]",  "*",  "”", "’",
+                                                       "»",  "」", "』", "）", "】", "》"};
 
 template <size_t kCount>
 size_t length_of_any(std::string_view text, const std::array<std::string_view, kCount>& words) {

@@ -42,7 +42,8 @@ TEST(SentenceSplitter, EndsSentencesWherePeopleDo) {
       {"Café. Ça va?", {"Café.", "Ça va?"}},
   };
   for (const auto& [text, wanted] : cases) {
-    for (const size_t piece : {1, 2, 3, 7, 1000}) EXPECT_EQ(split(text, piece), wanted) << text << " in pieces of " << piece;
+    for (const size_t piece : {1, 2, 3, 7, 1000})
+      EXPECT_EQ(split(text, piece), wanted) << text << " in pieces of " << piece;
   }
 }
 
@@ -56,7 +57,8 @@ TEST(SentenceSplitter, GivesASentenceAsSoonAsItIsDecided) {
 }
 
 TEST(SentenceSplitter, LosesNothingHoweverTextIsCut) {
-  const std::vector<std::string> alphabet = {"a", "B", ".", "!", "?", " ", "\n", "\"", ")", "Mr", "。", "”", "…", "é", "1"};
+  const std::vector<std::string> alphabet = {"a", "B",  ".",  "!", "?", " ", "\n", "\"",
+                                             ")", "Mr", "。", "”", "…", "é", "1"};
   std::mt19937 random(7);
   for (int round = 0; round < 3000; round++) {
     std::string text;
@@ -78,7 +80,8 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-const std::vector<Turn> kTurns = {{BANTER_ROLE_USER, "Grüß dich!"}, {BANTER_ROLE_ASSISTANT, ""}, {BANTER_ROLE_SYSTEM, "x"}};
+const std::vector<Turn> kTurns = {
+    {BANTER_ROLE_USER, "Grüß dich!"}, {BANTER_ROLE_ASSISTANT, ""}, {BANTER_ROLE_SYSTEM, "x"}};
 
 TEST(SavedState, ComesBackAsItWas) {
   for (const std::vector<Turn>& turns : {std::vector<Turn>{}, kTurns}) {

@@ -46,8 +46,10 @@ void notification_callback(GDExtensionClassInstancePtr instance, int32_t what, G
   static_cast<Instance*>(instance)->notification(what);
 }
 
-void warnings_callback(GDExtensionClassInstancePtr instance, const GDExtensionConstTypePtr*, GDExtensionTypePtr result) {
-  Traits<PackedStringArray>::write(result, PackedStringArray(static_cast<Instance*>(instance)->configuration_warnings()));
+void warnings_callback(GDExtensionClassInstancePtr instance, const GDExtensionConstTypePtr*,
+                       GDExtensionTypePtr result) {
+  Traits<PackedStringArray>::write(result,
+                                   PackedStringArray(static_cast<Instance*>(instance)->configuration_warnings()));
 }
 
 GDExtensionClassCallVirtual virtual_of(GDExtensionConstStringNamePtr name) {
@@ -193,7 +195,8 @@ void ClassBuilderBase::register_signal(const char* name, const std::vector<Param
     list.add(parameter.name, parameter.type, any ? kUsageDefault | kUsageNilIsVariant : kUsageDefault);
   }
   interface().classdb_register_extension_class_signal(interface().library, name_.ptr(), signal_name.ptr(),
-                                                      list.infos.data(), static_cast<GDExtensionInt>(list.infos.size()));
+                                                      list.infos.data(),
+                                                      static_cast<GDExtensionInt>(list.infos.size()));
 }
 
 void ClassBuilderBase::constant(const char* enum_name, const char* name, int64_t value) {
@@ -204,7 +207,8 @@ void ClassBuilderBase::constant(const char* enum_name, const char* name, int64_t
 
 void ClassBuilderBase::group(const char* heading) {
   const String text((std::string_view(heading))), prefix;
-  interface().classdb_register_extension_class_property_group(interface().library, name_.ptr(), text.ptr(), prefix.ptr());
+  interface().classdb_register_extension_class_property_group(interface().library, name_.ptr(), text.ptr(),
+                                                              prefix.ptr());
 }
 
 }  // namespace banter::godot

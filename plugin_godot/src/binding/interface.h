@@ -8,42 +8,42 @@
 namespace banter::godot {
 
 // Member, its type GDExtensionInterface…, the name that the engine knows it by. All exist since Godot 4.3.
-#define BANTER_GODOT_FUNCTIONS(X)                                                                                  \
-  X(variant_new_copy, VariantNewCopy)                                                                              \
-  X(variant_new_nil, VariantNewNil)                                                                                \
-  X(variant_destroy, VariantDestroy)                                                                               \
-  X(variant_call, VariantCall)                                                                                     \
-  X(variant_get_type, VariantGetType)                                                                              \
-  X(variant_can_convert_strict, VariantCanConvertStrict)                                                           \
-  X(get_variant_from_type_constructor, GetVariantFromTypeConstructor)                                              \
-  X(get_variant_to_type_constructor, GetVariantToTypeConstructor)                                                  \
-  X(variant_get_ptr_constructor, VariantGetPtrConstructor)                                                         \
-  X(variant_get_ptr_destructor, VariantGetPtrDestructor)                                                           \
-  X(variant_get_ptr_builtin_method, VariantGetPtrBuiltinMethod)                                                    \
-  X(string_new_with_utf8_chars_and_len, StringNewWithUtf8CharsAndLen)                                              \
-  X(string_to_utf8_chars, StringToUtf8Chars)                                                                       \
-  X(string_name_new_with_utf8_chars, StringNameNewWithUtf8Chars)                                                   \
-  X(dictionary_operator_index, DictionaryOperatorIndex)                                                            \
-  X(array_operator_index, ArrayOperatorIndex)                                                                      \
-  X(packed_byte_array_operator_index, PackedByteArrayOperatorIndex)                                                \
-  X(packed_byte_array_operator_index_const, PackedByteArrayOperatorIndexConst)                                     \
-  X(packed_string_array_operator_index, PackedStringArrayOperatorIndex)                                            \
-  X(packed_string_array_operator_index_const, PackedStringArrayOperatorIndexConst)                                 \
-  X(object_method_bind_call, ObjectMethodBindCall)                                                                 \
-  X(object_method_bind_ptrcall, ObjectMethodBindPtrcall)                                                           \
-  X(object_set_instance, ObjectSetInstance)                                                                        \
-  X(object_set_instance_binding, ObjectSetInstanceBinding)                                                         \
-  X(object_get_instance_binding, ObjectGetInstanceBinding)                                                         \
-  X(object_get_instance_from_id, ObjectGetInstanceFromId)                                                          \
-  X(object_get_instance_id, ObjectGetInstanceId)                                                                   \
-  X(global_get_singleton, GlobalGetSingleton)                                                                      \
-  X(file_access_get_buffer, FileAccessGetBuffer)                                                                   \
-  X(classdb_get_method_bind, ClassdbGetMethodBind)                                                                 \
-  X(classdb_register_extension_class_method, ClassdbRegisterExtensionClassMethod)                                  \
-  X(classdb_register_extension_class_integer_constant, ClassdbRegisterExtensionClassIntegerConstant)               \
-  X(classdb_register_extension_class_property, ClassdbRegisterExtensionClassProperty)                              \
-  X(classdb_register_extension_class_property_group, ClassdbRegisterExtensionClassPropertyGroup)                   \
-  X(classdb_register_extension_class_signal, ClassdbRegisterExtensionClassSignal)                                  \
+#define BANTER_GODOT_FUNCTIONS(X)                                                                    \
+  X(variant_new_copy, VariantNewCopy)                                                                \
+  X(variant_new_nil, VariantNewNil)                                                                  \
+  X(variant_destroy, VariantDestroy)                                                                 \
+  X(variant_call, VariantCall)                                                                       \
+  X(variant_get_type, VariantGetType)                                                                \
+  X(variant_can_convert_strict, VariantCanConvertStrict)                                             \
+  X(get_variant_from_type_constructor, GetVariantFromTypeConstructor)                                \
+  X(get_variant_to_type_constructor, GetVariantToTypeConstructor)                                    \
+  X(variant_get_ptr_constructor, VariantGetPtrConstructor)                                           \
+  X(variant_get_ptr_destructor, VariantGetPtrDestructor)                                             \
+  X(variant_get_ptr_builtin_method, VariantGetPtrBuiltinMethod)                                      \
+  X(string_new_with_utf8_chars_and_len, StringNewWithUtf8CharsAndLen)                                \
+  X(string_to_utf8_chars, StringToUtf8Chars)                                                         \
+  X(string_name_new_with_utf8_chars, StringNameNewWithUtf8Chars)                                     \
+  X(dictionary_operator_index, DictionaryOperatorIndex)                                              \
+  X(array_operator_index, ArrayOperatorIndex)                                                        \
+  X(packed_byte_array_operator_index, PackedByteArrayOperatorIndex)                                  \
+  X(packed_byte_array_operator_index_const, PackedByteArrayOperatorIndexConst)                       \
+  X(packed_string_array_operator_index, PackedStringArrayOperatorIndex)                              \
+  X(packed_string_array_operator_index_const, PackedStringArrayOperatorIndexConst)                   \
+  X(object_method_bind_call, ObjectMethodBindCall)                                                   \
+  X(object_method_bind_ptrcall, ObjectMethodBindPtrcall)                                             \
+  X(object_set_instance, ObjectSetInstance)                                                          \
+  X(object_set_instance_binding, ObjectSetInstanceBinding)                                           \
+  X(object_get_instance_binding, ObjectGetInstanceBinding)                                           \
+  X(object_get_instance_from_id, ObjectGetInstanceFromId)                                            \
+  X(object_get_instance_id, ObjectGetInstanceId)                                                     \
+  X(global_get_singleton, GlobalGetSingleton)                                                        \
+  X(file_access_get_buffer, FileAccessGetBuffer)                                                     \
+  X(classdb_get_method_bind, ClassdbGetMethodBind)                                                   \
+  X(classdb_register_extension_class_method, ClassdbRegisterExtensionClassMethod)                    \
+  X(classdb_register_extension_class_integer_constant, ClassdbRegisterExtensionClassIntegerConstant) \
+  X(classdb_register_extension_class_property, ClassdbRegisterExtensionClassProperty)                \
+  X(classdb_register_extension_class_property_group, ClassdbRegisterExtensionClassPropertyGroup)     \
+  X(classdb_register_extension_class_signal, ClassdbRegisterExtensionClassSignal)                    \
   X(classdb_unregister_extension_class, ClassdbUnregisterExtensionClass)
 
 /** The interface. Filled before anything else of the extension runs and only read afterwards, so any thread may use it. */

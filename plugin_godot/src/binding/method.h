@@ -57,7 +57,8 @@ class MemberMethod final : public Method {
   void call(void* instance, const GDExtensionConstVariantPtr* arguments, GDExtensionInt count, Variant* result,
             GDExtensionCallError* error) const override {
     if (!check(arguments, count, error)) return;
-    const Variant returned = call_dynamic(static_cast<Class*>(static_cast<Instance*>(instance)), arguments, count, Indices{});
+    const Variant returned =
+        call_dynamic(static_cast<Class*>(static_cast<Instance*>(instance)), arguments, count, Indices{});
     *result = returned;
   }
 
@@ -76,7 +77,8 @@ class MemberMethod final : public Method {
     const auto most = static_cast<GDExtensionInt>(kCount);
     const auto least = most - static_cast<GDExtensionInt>(defaults.size());
     if (count > most || count < least) {
-      error->error = count > most ? GDEXTENSION_CALL_ERROR_TOO_MANY_ARGUMENTS : GDEXTENSION_CALL_ERROR_TOO_FEW_ARGUMENTS;
+      error->error =
+          count > most ? GDEXTENSION_CALL_ERROR_TOO_MANY_ARGUMENTS : GDEXTENSION_CALL_ERROR_TOO_FEW_ARGUMENTS;
       error->expected = static_cast<int32_t>(count > most ? most : least);
       return false;
     }
@@ -111,13 +113,13 @@ class MemberMethod final : public Method {
   }
 
   template <size_t... kIndex>
-  void call_raw(Class* instance, [[maybe_unused]] const GDExtensionConstTypePtr* arguments, [[maybe_unused]] void* result,
-                std::index_sequence<kIndex...>) const {
+  void call_raw(Class* instance, [[maybe_unused]] const GDExtensionConstTypePtr* arguments,
+                [[maybe_unused]] void* result, std::index_sequence<kIndex...>) const {
     if constexpr (std::is_void_v<Result>) {
       (instance->*function_)(Traits<std::tuple_element_t<kIndex, Arguments>>::read(arguments[kIndex])...);
     } else {
-      Traits<Result>::write(result,
-                            (instance->*function_)(Traits<std::tuple_element_t<kIndex, Arguments>>::read(arguments[kIndex])...));
+      Traits<Result>::write(
+          result, (instance->*function_)(Traits<std::tuple_element_t<kIndex, Arguments>>::read(arguments[kIndex])...));
     }
   }
 

@@ -44,7 +44,8 @@ struct ClassCallbacks {
 
   template <class Class>
   static const ClassCallbacks& of(const char* name, const char* parent) {
-    storage<Class>() = {name, parent, [](Object object) -> Instance* { return std::make_unique<Class>(object).release(); }};
+    storage<Class>() = {name, parent,
+                        [](Object object) -> Instance* { return std::make_unique<Class>(object).release(); }};
     return storage<Class>();
   }
   /** Also the token by which an object of the class is known. */

@@ -67,8 +67,7 @@ struct Traits<Variant> {
 
 /** The types that the engine owns by constructor and destructor. */
 template <class T>
-  requires(T::kVariantType > 0)
-struct Traits<T> {
+requires(T::kVariantType > 0) struct Traits<T> {
   static constexpr GDExtensionVariantType kType = T::kVariantType;
   static T from(const Variant& value) { return value.to<T>(); }
   static T read(const void* raw) { return copy_of<T>(raw); }

@@ -152,16 +152,16 @@ class Variant {
   }
   ~Variant() { interface().variant_destroy(storage_); }
 
-  Variant(bool value);                    // NOLINT: converts like the engine's own
-  Variant(int64_t value);                 // NOLINT
-  Variant(int32_t value) : Variant(static_cast<int64_t>(value)) {}  // NOLINT
+  Variant(bool value);                                               // NOLINT: converts like the engine's own
+  Variant(int64_t value);                                            // NOLINT
+  Variant(int32_t value) : Variant(static_cast<int64_t>(value)) {}   // NOLINT
   Variant(uint32_t value) : Variant(static_cast<int64_t>(value)) {}  // NOLINT
-  Variant(double value);                  // NOLINT
-  Variant(float value) : Variant(static_cast<double>(value)) {}  // NOLINT
-  Variant(std::string_view utf8) : Variant(String(utf8)) {}  // NOLINT
-  Variant(const std::string& utf8) : Variant(String(utf8)) {}  // NOLINT
-  Variant(const char* utf8) : Variant(String(utf8)) {}  // NOLINT
-  Variant(Object object);  // NOLINT
+  Variant(double value);                                             // NOLINT
+  Variant(float value) : Variant(static_cast<double>(value)) {}      // NOLINT
+  Variant(std::string_view utf8) : Variant(String(utf8)) {}          // NOLINT
+  Variant(const std::string& utf8) : Variant(String(utf8)) {}        // NOLINT
+  Variant(const char* utf8) : Variant(String(utf8)) {}               // NOLINT
+  Variant(Object object);                                            // NOLINT
   template <GDExtensionVariantType kType>
   Variant(const Builtin<kType>& value) {  // NOLINT
     interface().types[kType].to_variant(storage_, const_cast<void*>(value.ptr()));

@@ -1,11 +1,11 @@
-// Writes the tests' model that thinks: thinking_model FILE.
+// Writes a small random model that thinks, for tests that need it as a file: write_thinking_model FILE.
 #include <cstdio>
 #include <fstream>
 
 #include "engine/tiny_model.h"
 
 int main(int argc, char** argv) {
-  if (argc != 2) return std::fprintf(stderr, "usage: thinking_model FILE\n"), 2;
+  if (argc != 2) return std::fprintf(stderr, "usage: write_thinking_model FILE\n"), 2;
   banter::test::TinyModelOptions options;
   options.has_thinking_tokens = true;
   options.chat_template =
