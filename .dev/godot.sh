@@ -1,0 +1,91 @@
+# A Godot for the addon: the one that is there, or Debian's, unpacked in the cache beside the system. Sourced by ./dev.
+
+godot_cache() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/banter/godot"; }
+
+# Whether a program is a Godot that works here, 4.3 or later.
+is_godot() {
+  local version
+  version=$("$1" --headless --version 2>/dev/null | tail -1) || return 1
+  [[ $version =~ ^4\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge 3 ]
+}
+
+# Prints the path of a Godot: $BANTER_GODOT, one of the PATH, or the cached one. Fails where there is none.
+godot_program() {
+  local candidate
+  for candidate in "${BANTER_GODOT:-}" "$(command -v godot || true)" "$(command -v godot4 || true)" "$(godot_cache)/godot"; do
+    if [ -n "$candidate" ] && is_godot "$candidate"; then
+      echo "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# The mirror and the key that apt uses on this system, as "URI KEYRING".
+debian_source() {
+  local uri keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+  [ -r "$keyring" ] || return 1
+  uri=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources 2>/dev/null | head -1)
+  [ -n "$uri" ] || uri=$(sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) .*/\2/p' /etc/apt/sources.list 2>/dev/null | head -1)
+  [ -n "$uri" ] && echo "$uri $keyring"
+}
+
+# unpack_debian FOLDER SUITE PACKAGE…: these packages of a suite, and what they need, unpacked in FOLDER. Nothing of the system changes.
+unpack_debian() {
+  local folder=$1 suite=$2 state uri keyring archive
+  shift 2
+  read -r uri keyring <<<"$(debian_source)"
+  state=$folder.apt
+  rm -rf "$folder" "$state"
+  mkdir -p "$folder" "$state"/lists/partial "$state"/cache/archives/partial "$state"/sources
+  : >"$state/status"
+  printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' "$uri" "$suite" "$keyring" >"$state/sources/suite.sources"
+  local apt=(apt-get -q -o "Dir::State=$state" -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
+    -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$state/sources" -o Dir::Etc::preferencesparts=/dev/null
+    -o "APT::Architecture=$(dpkg --print-architecture)" -o APT::Install-Recommends=false -o "APT::Sandbox::User=$(id -un)"
+    -o Acquire::Languages=none -o Acquire::Retries=3)
+  "${apt[@]}" update && "${apt[@]}" install --yes --download-only base-files "$@" </dev/null || return 1
+  # base-files owns the links from /lib to /usr/lib, so it goes first.
+  for archive in "$state"/cache/archives/base-files_*.deb "$state"/cache/archives/*.deb; do
+    dpkg-deb --extract "$archive" "$folder" || return 1
+  done
+  rm -rf "$state" "$folder"/usr/share/{doc,man,locale}
+}
+
+# Installs Debian's Godot in the cache. Prints why where it cannot, and fails.
+install_godot() {
+  local cache tree libraries suite log
+  cache=$(godot_cache)
+  if [ "$(uname -m)" != x86_64 ] || ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null || ! debian_source >/dev/null; then
+    say "no Godot was found, and only Debian's can be brought here. Install Godot 4.3 or later, on the PATH or named by BANTER_GODOT."
+    return 1
+  fi
+  tree=$cache/tree
+  mkdir -p "$cache"
+  log=$cache/install.log
+  say "bringing Debian's Godot into $cache (160 MB)"
+  : >"$log"
+  for suite in testing sid; do
+    if unpack_debian "$tree" "$suite" godot libgl1 libglx-mesa0 >>"$log" 2>&1; then
+      libraries=$tree/usr/lib/x86_64-linux-gnu
+      # With the suite's own C library, which is newer than the system's.
+      printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' "$tree/usr/lib64/ld-linux-x86-64.so.2" \
+        "$libraries:$libraries/pulseaudio" "$tree/usr/bin/godot" >"$cache/godot"
+      chmod +x "$cache/godot"
+      ! is_godot "$cache/godot" || return 0
+    fi
+  done
+  say "Debian's Godot could not be installed; $log tells why. Is there a network connection?"
+  return 1
+}
+
+# The release build with a Godot, which is installed where there is none. Prints its path. Fails, and has said why, where there is none.
+configure_with_godot() {
+  local program
+  [ -z "${BANTER_GODOT:-}" ] || is_godot "$BANTER_GODOT" || fail "BANTER_GODOT is $BANTER_GODOT, which is no Godot 4.3 or later that works here."
+  program=$(godot_program) || { install_godot && program=$(godot_program); } || return 1
+  (configure release)
+  grep -qxF "BANTER_GODOT:FILEPATH=$program" build/release/CMakeCache.txt ||
+    with_progress "configuring release with Godot" build/release/configure.log cmake -S . -B build/release "-DBANTER_GODOT=$program"
+  echo "$program"
+}

@@ -1,0 +1,233 @@
+#include "banter_engine.h"
+
+#include "errors.h"
+
+namespace banter::godot {
+namespace {
+
+constexpr uint64_t kMegabyte = 1u << 20;
+
+/** A figure of Performance: what it is called there, and its key in metrics. */
+struct Monitor {
+  const char* title;
+  const char* key;
+};
+constexpr Monitor kMonitors[] = {
+    {"reply tokens per second", "recent_decode_tokens_per_second"},
+    {"active requests", "requests_active"},
+    {"characters per step", "recent_sequences_per_step"},
+    {"idle share", "recent_idle_share"},
+    {"weights (bytes)", "weight_bytes"},
+    {"KV used (bytes)", "kv_bytes_used"},
+};
+
+bool in_editor() {
+  return Variant(singleton("Engine")).call("is_editor_hint").to_bool();
+}
+
+}  // namespace
+
+BanterEngine::BanterEngine(Object object) : Instance(object) {
+  // Characters go on talking while the game's tree is paused for the dialogue.
+  constexpr int64_t kAlways = 3;
+  engine_call("set_process_mode", kAlways);
+}
+
+BanterEngine::~BanterEngine() {
+  if (host_ != nullptr) host_->close();
+}
+
+void BanterEngine::notification(int32_t what) {
+  switch (what) {
+    case kEnterTree:
+      return enter_tree();
+    case kExitTree:
+      return remove_monitors();
+    case kProcess:
+      return poll();
+    default:
+      return;
+  }
+}
+
+std::vector<std::string> BanterEngine::configuration_warnings() const {
+  if (!model_path_.empty() || !auto_load_) return {};
+  return {
+      "No model is set: set \"model_path\" to a GGUF file, or switch \"auto_load\" off and call load_model() from a "
+      "script."};
+}
+
+void BanterEngine::enter_tree() {
+  engine_call("add_to_group", kGroup);
+  if (in_editor()) return;
+  engine_call("set_process", true);
+  if (performance_monitors_) add_monitors();
+  // Here and not when ready: nodes beside this one may speak in their own _ready().
+  const bool idle = host_ == nullptr || host_->model_state() == EngineHost::ModelState::kNone;
+  if (auto_load_ && !model_path_.empty() && idle) static_cast<void>(load_model(model_path_));
+}
+
+void BanterEngine::poll() {
+  const std::shared_ptr<EngineHost> host = host_;
+  if (host == nullptr || in_editor()) return;
+  static_cast<void>(banter_engine_begin_frame(host->engine()));
+  Emissions emissions;
+  host->poll(emissions);
+  emissions.run();  // may free this node
+}
+
+int64_t BanterEngine::refuse(banter_result code, const std::string& message) {
+  Emissions emissions;
+  emissions.add(id(), "failed", error_of(code), message);
+  emissions.add(id(), "load_finished", error_of(code));
+  emissions.run_later();
+  return error_of(code);
+}
+
+int64_t BanterEngine::load_model(const std::string& path) {
+  if (path.empty()) return refuse(BANTER_ERROR_INVALID_ARGUMENT, "load_model() needs the path of a GGUF file.");
+  banter_result code = BANTER_OK;
+  if (host_ == nullptr || host_->settings() != engine_settings()) {
+    if (host_ != nullptr) host_->close();
+    host_ = EngineHost::create(id(), engine_settings(), code);
+    if (host_ == nullptr) return refuse(code, banter_last_error_message());
+    apply_pace();
+  }
+  code = host_->load(model_settings(path));
+  if (code != BANTER_OK) return refuse(code, banter_last_error_message());
+  return kOk;
+}
+
+void BanterEngine::unload_model() {
+  Emissions emissions;
+  if (host_ != nullptr) host_->unload(emissions);
+  emissions.run_later();
+}
+
+void BanterEngine::cancel_load() {
+  if (host_ != nullptr) host_->cancel_load();
+}
+
+bool BanterEngine::is_model_loaded() const {
+  return host_ != nullptr && host_->model_state() == EngineHost::ModelState::kReady;
+}
+
+bool BanterEngine::is_model_loading() const {
+  return host_ != nullptr && host_->model_state() == EngineHost::ModelState::kLoading;
+}
+
+EngineSettings BanterEngine::engine_settings() const {
+  return {.backend = static_cast<banter_backend>(device_),
+          .thread_count = static_cast<int32_t>(thread_count_),
+          .memory_budget_bytes = static_cast<uint64_t>(memory_budget_mb_) * kMegabyte,
+          .swap_budget_bytes = static_cast<uint64_t>(swap_budget_mb_) * kMegabyte};
+}
+
+ModelSettings BanterEngine::model_settings(const std::string& path) const {
+  return {.path = path,
+          .chat_template = chat_template_,
+          .context_tokens = static_cast<uint32_t>(context_tokens_),
+          .kv_budget_bytes = static_cast<uint64_t>(kv_budget_mb_) * kMegabyte,
+          .kv_type = static_cast<banter_kv_type>(kv_type_),
+          .speculation = static_cast<banter_speculation>(speculation_)};
+}
+
+void BanterEngine::apply_pace() {
+  if (host_ == nullptr || host_->engine() == nullptr) return;
+  static_cast<void>(banter_engine_set_frame_budget(host_->engine(), static_cast<float>(frame_budget_ms_)));
+  static_cast<void>(banter_engine_set_cpu_share(host_->engine(), static_cast<float>(cpu_share_)));
+  static_cast<void>(banter_engine_set_paused(host_->engine(), paused_ ? 1 : 0));
+}
+
+/* ------------------------------------------------------------------ what it tells */
+
+Dictionary BanterEngine::model_info() const {
+  Dictionary info;
+  banter_model_info facts{};
+  facts.struct_size = sizeof facts;
+  if (!is_model_loaded() || banter_model_get_info(host_->model(), &facts) != BANTER_OK) return info;
+  info.set("name", facts.name);
+  info.set("architecture", facts.architecture);
+  info.set("backend", facts.backend);
+  info.set("backend_reason", facts.backend_reason);
+  info.set("warning", facts.warning);
+  info.set("kv_type", facts.kv_type);
+  info.set("context_tokens", facts.context_tokens);
+  info.set("vocabulary", facts.vocabulary);
+  info.set("weight_bytes", static_cast<int64_t>(facts.weight_bytes));
+  info.set("kv_pool_bytes", static_cast<int64_t>(facts.kv_pool_bytes));
+  info.set("kv_bytes_per_token", facts.kv_bytes_per_token);
+  info.set("has_chat_template", facts.has_chat_template != 0);
+  return info;
+}
+
+std::string BanterEngine::backend_name() const {
+  return model_info().get("backend").to_text();
+}
+
+std::string BanterEngine::backend_reason() const {
+  return model_info().get("backend_reason").to_text();
+}
+
+Dictionary BanterEngine::metrics() const {
+  Dictionary metrics;
+  banter_engine_statistics s{};
+  s.struct_size = sizeof s;
+  if (host_ == nullptr || host_->engine() == nullptr) return metrics;
+  if (banter_engine_get_statistics(host_->engine(), &s) != BANTER_OK) return metrics;
+#define BANTER_COUNT(field) metrics.set(#field, static_cast<int64_t>(s.field))
+#define BANTER_MEASURE(field) metrics.set(#field, s.field)
+  BANTER_COUNT(steps);
+  BANTER_COUNT(prefill_tokens);
+  BANTER_COUNT(decode_tokens);
+  BANTER_COUNT(requests_submitted);
+  BANTER_COUNT(requests_finished);
+  BANTER_COUNT(requests_active);
+  BANTER_COUNT(requests_queued);
+  BANTER_COUNT(models_loaded);
+  BANTER_COUNT(weight_bytes);
+  BANTER_COUNT(kv_bytes_total);
+  BANTER_COUNT(kv_bytes_used);
+  BANTER_COUNT(kv_pages_total);
+  BANTER_COUNT(kv_pages_used);
+  BANTER_COUNT(kv_pages_cached);
+  BANTER_COUNT(kv_pages_swapped);
+  BANTER_COUNT(preemptions);
+  BANTER_COUNT(busy_microseconds);
+  BANTER_MEASURE(prefill_tokens_per_second);
+  BANTER_MEASURE(decode_tokens_per_second);
+  BANTER_MEASURE(sequences_per_step);
+  BANTER_MEASURE(idle_share);
+  BANTER_MEASURE(recent_prefill_tokens_per_second);
+  BANTER_MEASURE(recent_decode_tokens_per_second);
+  BANTER_MEASURE(recent_sequences_per_step);
+  BANTER_MEASURE(recent_idle_share);
+#undef BANTER_COUNT
+#undef BANTER_MEASURE
+  return metrics;
+}
+
+double BanterEngine::monitor(const std::string& name) const {
+  return metrics().get(name).to_float();
+}
+
+void BanterEngine::add_monitors() {
+  const Variant performance(singleton("Performance"));
+  const std::string category = engine_call("get_name").to_text();
+  for (const Monitor& monitor : kMonitors) {
+    const std::string name = "Banter " + category + "/" + monitor.title;
+    if (performance.call("has_custom_monitor", name).to_bool()) continue;  // another engine of this name
+    Array arguments;
+    arguments.append(monitor.key);
+    performance.call("add_custom_monitor", name, Callable(object(), StringName("get_monitor")), arguments);
+    monitors_.push_back(name);
+  }
+}
+
+void BanterEngine::remove_monitors() {
+  const Variant performance(singleton("Performance"));
+  for (const std::string& name : monitors_) performance.call("remove_custom_monitor", name);
+  monitors_.clear();
+}
+
+}  // namespace banter::godot

@@ -1,0 +1,45 @@
+@tool
+extends EditorPlugin
+## The addon in the editor: its setting, nodes that do nothing there, and a reload of the library with nodes alive.
+
+const EXTENSION := "res://addons/banter/banter.gdextension"
+
+var _failures := 0
+
+
+func _ready() -> void:
+	await get_tree().create_timer(0.5).timeout
+	await test()
+	print("TEST ENDED, failures: ", _failures)
+	get_tree().quit(1 if _failures > 0 else 0)
+
+
+func check(good: bool, what: String) -> void:
+	if not good:
+		_failures += 1
+		print("CHECK FAILED: ", what)
+
+
+func test() -> void:
+	check(ProjectSettings.has_setting("banter/model_path"), "the addon's project setting")
+	var npc: Node = ClassDB.instantiate("BanterNPC")
+	var engine: Node = ClassDB.instantiate("BanterEngine")
+	npc.persona = "You are Mira."
+	npc.temperature = 0.25
+	npc.history = [{"role": "user", "content": "Hello"}]
+	engine.model_path = "res://models/stories.gguf"
+	engine.add_child(npc)
+	add_child(engine)
+	for i in 5:
+		await get_tree().process_frame
+	check(not engine.is_model_loading() and not engine.is_model_loaded(), "nothing is loaded in the editor")
+	check(Performance.get_custom_monitor_names().is_empty(), "no monitors in the editor")
+	for round in 3:
+		check(GDExtensionManager.reload_extension(EXTENSION) == GDExtensionManager.LOAD_STATUS_OK, "reload")
+		await get_tree().process_frame
+		check(ClassDB.class_exists("BanterNPC"), "the classes are back")
+		check(npc.persona == "You are Mira." and npc.temperature == 0.25, "a node keeps its properties: %s" % npc.persona)
+		check(npc.has_method("say") and not npc.is_talking(), "its methods work")
+		check(engine.load_model("res://models/stories.gguf") == OK, "the engine, too")
+	engine.queue_free()
+	await get_tree().process_frame
