@@ -91,7 +91,8 @@ typedef int32_t banter_cuda_context_kind;
 enum {
   BANTER_CUDA_CONTEXT_EXISTING = 1,     /**< A CUcontext of the game's own. */
   BANTER_CUDA_CONTEXT_D3D12_QUEUE = 2,  /**< An ID3D12CommandQueue that computing is scheduled with. */
-  BANTER_CUDA_CONTEXT_VULKAN_DEVICE = 3 /**< A VkDevice, likewise. */
+  BANTER_CUDA_CONTEXT_VULKAN_DEVICE = 3 /**< A VkDevice, likewise: made with VK_NV_external_compute_queue and one
+                                           reserved queue. */
 };
 
 /** Makes the CUDA backend compute in, or beside, a context that the game has. Without it the backend makes a context of
