@@ -308,7 +308,7 @@ TEST_F(Border, ModelAndNpcConfigsAreChecked) {
       {"chat_template", [](auto& c) { c.chat_template_len = 4; }},
       {"context_tokens", [](auto& c) { c.context_tokens = 3; }},
       {"context_tokens", [](auto& c) { c.context_tokens = UINT32_MAX; }},
-      {"flags", [](auto& c) { c.flags = 2; }},
+      {"flags", [](auto& c) { c.flags = 1u << 30; }},
       {"struct_size", [](auto& c) { c.struct_size = 7; }},
   };
   for (const Case& c : cases) {
