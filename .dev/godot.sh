@@ -63,10 +63,10 @@ install_godot() {
   tree=$cache/tree
   mkdir -p "$cache"
   log=$cache/install.log
-  say "bringing Debian's Godot into $cache (160 MB)"
+  say "bringing Debian's Godot into $cache (190 MB)"
   : >"$log"
   for suite in testing sid; do
-    if unpack_debian "$tree" "$suite" godot libgl1 libglx-mesa0 >>"$log" 2>&1; then
+    if unpack_debian "$tree" "$suite" godot godot-template-release libgl1 libglx-mesa0 >>"$log" 2>&1; then
       libraries=$tree/usr/lib/x86_64-linux-gnu
       # With the suite's own C library, which is newer than the system's.
       printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' "$tree/usr/lib64/ld-linux-x86-64.so.2" \

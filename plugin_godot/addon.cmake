@@ -9,6 +9,9 @@ if(NOT BANTER_GODOT)
   return()
 endif()
 
+get_filename_component(beside ${BANTER_GODOT} DIRECTORY)
+find_program(BANTER_GODOT_TEMPLATE NAMES godot-template-release HINTS ${beside}/tree/usr/bin DOC "Godot's export template, for a test")
+
 set(interface ${CMAKE_CURRENT_BINARY_DIR}/interface)
 file(MAKE_DIRECTORY ${interface} ${CMAKE_CURRENT_BINARY_DIR}/home)
 add_custom_command(
