@@ -82,8 +82,10 @@ void EngineHost::poll(Emissions& emissions) {
       if (npc->handle_event(event, emissions)) requests_.erase(event.request);
     }
   }
-  // Nothing here runs code of the game, so the set stays as it is.
-  for (BanterNPC* const npc : npcs_) npc->submit_waiting(emissions);
+  // Nothing here runs code of the game, so all of them live on; but one that is made again leaves and comes back, or goes to
+  // another engine.
+  const std::vector<BanterNPC*> npcs(npcs_.begin(), npcs_.end());
+  for (BanterNPC* const npc : npcs) npc->submit_waiting(emissions);
 }
 
 void EngineHost::handle_load(const banter_event& event, Emissions& emissions) {

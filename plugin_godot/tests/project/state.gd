@@ -102,6 +102,17 @@ func persona() -> void:
 	_npc.say(" went")
 	_npc.persona = "Tim and Sam"  # while it speaks as somebody else
 	await _npc.reply_finished
+	# One that waits until the old persona has spoken, and others that wait beside it.
+	var npcs: Array[BanterNPC] = []
+	for i in 8:
+		npcs.append(new_npc("Once upon a time"))
+		npcs[i].max_tokens = 100
+		npcs[i].say(" there was a")
+		npcs[i].persona = "Tim and Sam"
+	for npc in npcs:
+		check((await npc.ask(" went")).length() > 0, "the new persona answers when the old one is done")
+		check_equal(npc.history.size(), 4, "and remembers what the old one said")
+		npc.queue_free()
 	_npc.max_tokens = 24
 	_npc.reset()
 	check_equal(await _npc.ask(" went"), wanted, "the new persona speaks")
