@@ -16,6 +16,13 @@
 
 namespace banter::test {
 
+/** The thread sanitizer's build looks for races, not for values: the long tests of values are shorter there. */
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kUnderThreadSanitizer = true;
+#else
+inline constexpr bool kUnderThreadSanitizer = false;
+#endif
+
 using dialogue::Role;
 using Bytes = std::vector<std::byte>;
 

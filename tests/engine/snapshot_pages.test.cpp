@@ -58,6 +58,7 @@ TEST_F(Snapshots, EveryFormatGoesOnWithNothingComputedAgain) {
     const Bytes bytes = tiny_model({.window = format.window});
     for (const auto backend : {BANTER_BACKEND_CPU, BANTER_BACKEND_REFERENCE}) {
       const bool slow = backend == BANTER_BACKEND_REFERENCE;
+      if (slow && kUnderThreadSanitizer) continue;
       const auto choose = [&](banter_engine_config& config) { config.backend = backend; };
       Host here(choose);
       banter_npc* const original = here.npc(load_as(here, bytes, format.type), "A persona of some length.");
