@@ -61,6 +61,9 @@ void add_tuning_options(CLI::App& app, EngineOptions& options) {
   app.add_option("--chunk", options.chunk, "tokens that one step computes, so of a prompt at once; 0: the engine's 256")
       ->check(CLI::Range(0u, 4096u))
       ->capture_default_str();
+  app.add_option("--stream-slowdown", options.slowdown,
+                 "what prompts may make of the time between the tokens of those who stream; 0: the engine's 1.5 times")
+      ->check(CLI::Range(0.0f, 1000.0f));
   app.add_option("--speculate", options.speculate, "guess tokens ahead: ngram, or the path of a smaller (draft) model");
   app.add_option("--swap", options.swap_mib, "MiB of memory for what the KV pool has no room for")
       ->check(CLI::Range(0u, 1u << 20))
@@ -111,6 +114,7 @@ bool EngineSession::open(const EngineOptions& options) {
   config.log = log_line;
   config.log_user_data = &verbose;
   config.step_tokens = static_cast<int32_t>(options.chunk);
+  config.stream_slowdown = options.slowdown;
   config.swap_budget_bytes = static_cast<uint64_t>(options.swap_mib) << 20;
   config.max_requests = options.max_requests;
   if (banter_engine_create(BANTER_API_VERSION, &config, &engine_) != BANTER_OK)

@@ -23,6 +23,7 @@ struct EngineOptions {
   bool verbose = false;
   std::string trace;      // file for a timeline; "": none
   uint32_t chunk = 0;     // tokens of one step; 0: the engine's default
+  float slowdown = 0;     // of a step with prompt tokens while others stream; 0: the engine's default
   std::string speculate;  // "": none, "ngram", or the path of a draft model
   uint32_t swap_mib = 0;  // host memory for pages that the pool has no room for
   bool no_prefix_sharing = false;
@@ -30,7 +31,7 @@ struct EngineOptions {
   uint32_t max_requests = 0;     // 0: the engine's default
 };
 void add_engine_options(CLI::App& app, EngineOptions& options);
-/** How the engine goes about its work, which changes no reply: --chunk, --speculate, --swap, --no-prefix-sharing. */
+/** How the engine goes about its work, which changes no reply: --chunk, --stream-slowdown, --speculate, --swap, --no-prefix-sharing. */
 void add_tuning_options(CLI::App& app, EngineOptions& options);
 
 /** Everything known about a request that has ended. */

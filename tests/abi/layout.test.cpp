@@ -49,7 +49,7 @@ void configs(Table& table) {
   FIELD(banter_engine_config, max_events);
   FIELD(banter_engine_config, text_buffer_bytes);
   FIELD(banter_engine_config, step_tokens);
-  FIELD(banter_engine_config, reserved0);
+  FIELD(banter_engine_config, stream_slowdown);
   FIELD(banter_engine_config, alloc);
   FIELD(banter_engine_config, free);
   FIELD(banter_engine_config, alloc_user_data);

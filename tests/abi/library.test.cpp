@@ -1,6 +1,7 @@
 // The library as a whole: names, versions, messages, the function table; and how an engine is created.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -126,7 +127,10 @@ TEST(EngineCreate, RefusesWhatItMust) {
       {"text_buffer_bytes", [](auto& c) { c.text_buffer_bytes = UINT64_MAX; }},
       {"step_tokens", [](auto& c) { c.step_tokens = 4097; }},
       {"step_tokens", [](auto& c) { c.step_tokens = -5; }},
-      {"reserved0", [](auto& c) { c.reserved0 = 1; }},
+      {"stream_slowdown", [](auto& c) { c.stream_slowdown = 0.5f; }},
+      {"stream_slowdown", [](auto& c) { c.stream_slowdown = 1001; }},
+      {"stream_slowdown", [](auto& c) { c.stream_slowdown = -1; }},
+      {"stream_slowdown", [](auto& c) { c.stream_slowdown = std::nanf(""); }},
       {"reserved1", [](auto& c) { c.reserved1 = 1; }},
       {"backend", [](auto& c) { c.backend = BANTER_BACKEND_CUDA + 1; }, BANTER_ERROR_UNSUPPORTED},
       {"cuda_device", [](auto& c) { c.cuda_device = -2; }},

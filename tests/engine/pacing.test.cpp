@@ -144,6 +144,13 @@ TEST(StreamingCostTest, SettlesWhereStepsTakeWhatIsWanted) {
   EXPECT_LE(cost.rows(1), 1);
 }
 
+TEST(StreamingCostTest, GrowsFastWhereThereIsMuchRoom) {
+  StreamingCost cost;
+  cost.add(1, 0, 100, 0);
+  for (int step = 0; step < 8; ++step) cost.add(1, cost.rows(256), 100, 100000);
+  EXPECT_EQ(cost.rows(256), 256);
+}
+
 TEST(StreamingCostTest, LooksNowAndThenWhatTheStreamsTakeAlone) {
   StreamingCost cost;
   for (int i = 0; i < 50; ++i) cost.add(4, 0, 14e6, 0);
@@ -199,6 +206,25 @@ TEST_F(Pacing, ATinyBudgetSlowsButChangesNoReplyAndEndsEventually) {
   ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0), BANTER_OK);
   ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 0.2f), BANTER_OK);
   EXPECT_EQ(host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens, expected);
+}
+
+/** How many steps a long prompt shares with a reply that streams, with `slowdown`. */
+uint64_t shared_steps(float slowdown) {
+  const auto bytes = tiny_model();
+  Host host([&](banter_engine_config& c) { c.stream_slowdown = slowdown; });
+  banter_model* const model = host.load(bytes);
+  const banter_request_id stream = complete(model, "Once", Ask(600, kGoOn));
+  EXPECT_TRUE(host.pump_until([&] { return host.statistics().decode_steps > 8; }));
+  EXPECT_EQ(host.finish(complete(model, std::string(300, 'y'), Ask(1, kGoOn))).kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(host.outcomes[stream].kind, 0) << "the reply must outlast the prompt";
+  EXPECT_EQ(banter_cancel(host.engine, stream), BANTER_OK);
+  return host.statistics().mixed_steps;
+}
+
+TEST_F(Pacing, ASteadierStreamCutsPromptsIntoMoreSteps) {
+  const uint64_t steady = shared_steps(1), hasty = shared_steps(1000);
+  EXPECT_GT(steady, 3 * hasty);
+  EXPECT_LT(hasty, 40u);
 }
 
 TEST_F(Pacing, RefusesWhatIsNoBudget) {

@@ -123,8 +123,10 @@ typedef struct banter_engine_config {
   uint64_t text_buffer_bytes; /**< Storage for request text that the engine has not read yet, 4 KiB to 1 GiB. 0: 1 MiB.
                                    Also the longest text of one call, its options included. */
   int32_t step_tokens;        /**< Most tokens that one step computes, 1 to 4096. 0: 256. */
-  uint32_t reserved0;         /**< 0. */
-  banter_alloc_fn alloc;      /**< NULL: the C library's. Give both or neither. Used for the engine and for models' and
+  float stream_slowdown; /**< While replies stream, a step with prompt tokens aims at this many times what their own
+                                   tokens take, 1 to 1000. Less: a steadier stream, a longer wait for the one who came
+                                   with the prompt. 0: 1.5. Prompts of higher priority do not heed it. */
+  banter_alloc_fn alloc; /**< NULL: the C library's. Give both or neither. Used for the engine and for models' and
                                    characters' handles, request slots, text and event stores; weights, KV pools and
                                    small short-lived objects come from the C and C++ libraries. */
   banter_free_fn free;

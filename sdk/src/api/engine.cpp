@@ -70,9 +70,9 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
   if (in != nullptr) {
     if (const banter_result code = banter::api::read_struct("banter_engine_config", in, c)) return code;
   }
-  if ((c.flags & ~kKnownFlags) != 0 || c.reserved0 != 0) {
-    return fail(BANTER_ERROR_INVALID_ARGUMENT,
-                "banter_engine_config.flags has unknown bits (0x%x), or reserved0 is not 0.", c.flags & ~kKnownFlags);
+  if ((c.flags & ~kKnownFlags) != 0) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_engine_config.flags has unknown bits (0x%x).",
+                c.flags & ~kKnownFlags);
   }
   if (c.backend < BANTER_BACKEND_AUTO || c.backend > BANTER_BACKEND_CUDA) {
     return fail(BANTER_ERROR_UNSUPPORTED,
@@ -85,6 +85,11 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
   if (const auto code = check_range("text_buffer_bytes", c.text_buffer_bytes, kLeastTextBytes, kMostTextBytes))
     return code;
   if (const auto code = check_range("step_tokens", c.step_tokens, 1, 4096)) return code;
+  if (!(c.stream_slowdown == 0 || (c.stream_slowdown >= 1 && c.stream_slowdown <= 1000))) {
+    return fail(BANTER_ERROR_INVALID_ARGUMENT,
+                "banter_engine_config.stream_slowdown is %g; give 0 for the default, or 1 to 1000.",
+                static_cast<double>(c.stream_slowdown));
+  }
   if ((c.alloc == nullptr) != (c.free == nullptr)) {
     return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_engine_config needs both alloc and free, or neither.");
   }
@@ -99,6 +104,7 @@ banter_result read_config(const banter_engine_config* in, banter::engine::Engine
   if (c.max_events != 0) out.max_events = c.max_events;
   if (c.text_buffer_bytes != 0) out.text_buffer_bytes = c.text_buffer_bytes;
   if (c.step_tokens != 0) out.step_tokens = c.step_tokens;
+  if (c.stream_slowdown != 0) out.stream_slowdown = static_cast<double>(c.stream_slowdown);
   out.swap_budget_bytes = c.swap_budget_bytes;
   if (c.alloc != nullptr) out.host = banter::engine::HostAllocator(c.alloc, c.free, c.alloc_user_data);
   out.log = banter::engine::Log(c.log, c.log_user_data);

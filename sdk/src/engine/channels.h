@@ -32,6 +32,7 @@ struct EngineConfig {
   uint32_t max_events = 4096;
   uint64_t text_buffer_bytes = 1 << 20;
   int32_t step_tokens = 256;
+  double stream_slowdown = 1.5;  // of steps with prompt tokens while replies stream
   uint64_t swap_budget_bytes = 0;
   CudaSettings cuda;
   HostAllocator host;

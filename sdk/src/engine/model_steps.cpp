@@ -7,9 +7,7 @@
 namespace banter::engine {
 namespace {
 
-/** While replies stream, a step may take this many times what their own rows take: prefill chunks are cut to fit. */
-constexpr double kStreamingSlowdown = 1.5;
-/** The same where the prompt is more important than all that streams. */
+/** While replies stream, a step may take so long where the prompt is more important than all that streams. */
 constexpr double kUrgentStepNs = 100e6;
 /** Where even one row takes longer than allowed, a few more cost little, and the pacer makes up for it. */
 constexpr int32_t kLeastRows = 4;
@@ -86,7 +84,7 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
   wanted_ns_ = 0;
   if (cost_.is_known() && streaming > 0) {
     const double alone = streaming_cost_.alone(streaming);
-    wanted_ns_ = kStreamingSlowdown * (alone > 0 ? alone : cost_.of(streaming));
+    wanted_ns_ = channels_.config.stream_slowdown * (alone > 0 ? alone : cost_.of(streaming));
     if (prefill_priority > streaming_priority && wanted_ns_ < kUrgentStepNs) {
       // By the cost of prompts, which is what such a step mostly does.
       limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);

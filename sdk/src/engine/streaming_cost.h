@@ -9,8 +9,8 @@ namespace banter::engine {
 
 /** Follows how long steps with decoding rows only take, by how many there are, and how many rows of prompts can join them
  *  before they take longer than wanted. What such rows cost is no straight line (kernels take several at once, and deep in
- *  a prompt attention costs more), so their number is steered by what steps really took: up in small parts, down at once.
- *  Times in nanoseconds. */
+ *  a prompt attention costs more), so their number is steered by what steps really took: up in small parts, down at once. Times in
+ *  nanoseconds. */
 class StreamingCost {
  public:
   /** A step took `ns`, where `wanted` was wanted. */
@@ -24,8 +24,9 @@ class StreamingCost {
     }
     ++since_alone_;
     if (ns <= wanted) {
-      // Only where the step had as many as it might have.
-      if (prefill_rows + 1 > rows_) rows_ = std::max(rows_ + 0.5, rows_ * kGrowth);
+      // Only where the step had as many as it might have. In larger parts where it took far less than it might.
+      const double growth = std::clamp(kFarBelow * wanted / ns, kGrowth, 2.0);
+      if (prefill_rows + 1 > rows_) rows_ = std::max(rows_ + 0.5, rows_ * growth);
     } else {
       rows_ = std::max(1.0, std::min(rows_, static_cast<double>(prefill_rows)) * std::max(0.5, wanted / ns));
     }
@@ -43,7 +44,7 @@ class StreamingCost {
  private:
   static constexpr int32_t kMostRows = 64;   // more are taken for as many
   static constexpr int32_t kMostMixed = 24;  // mixed steps in a row
-  static constexpr double kAloneRate = 0.2, kGrowth = 1.15;
+  static constexpr double kAloneRate = 0.2, kGrowth = 1.15, kFarBelow = 0.6;
   static size_t slot(int32_t rows) { return static_cast<size_t>(std::min(rows, kMostRows)); }
   std::array<double, kMostRows + 1> alone_{};
   double rows_ = 2;
