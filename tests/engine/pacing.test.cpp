@@ -214,8 +214,8 @@ uint64_t shared_steps(float slowdown) {
   Host host([&](banter_engine_config& c) { c.stream_slowdown = slowdown; });
   banter_model* const model = host.load(bytes);
   const banter_request_id stream = complete(model, "Once", Ask(600, kGoOn));
-  EXPECT_TRUE(host.pump_until([&] { return host.statistics().decode_steps > 100; }));
-  EXPECT_EQ(host.finish(complete(model, std::string(300, 'y'), Ask(1, kGoOn))).kind, BANTER_EVENT_DONE);
+  EXPECT_TRUE(host.pump_until([&] { return host.statistics().decode_steps > 60; }));
+  EXPECT_EQ(host.finish(complete(model, std::string(200, 'y'), Ask(1, kGoOn))).kind, BANTER_EVENT_DONE);
   EXPECT_EQ(host.outcomes[stream].kind, 0) << "the reply must outlast the prompt";
   EXPECT_EQ(banter_cancel(host.engine, stream), BANTER_OK);
   return host.statistics().mixed_steps;
