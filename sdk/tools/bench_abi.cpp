@@ -107,8 +107,10 @@ void Bench::frame(uint64_t number) {
   clock.time([] { return 0; });
   poll.time([&] { return engine.poll(events); });
   banter::Npc& npc = npcs[number % npcs.size()];
-  submit(say, [&](banter_request_id& request) { return npc.say(kWords, request, &config); });
-  submit(complete, [&](banter_request_id& request) { return model.complete(kWords, request, &config); });
+  // As a game has it: what the player said has just been put together.
+  const std::string words = kWords + std::to_string(number);
+  submit(say, [&](banter_request_id& request) { return npc.say(words, request, &config); });
+  submit(complete, [&](banter_request_id& request) { return model.complete(words, request, &config); });
   add_turn.time([&] { return npcs[(number + 1) % npcs.size()].add_turn(BANTER_ROLE_USER, "The door creaks."); });
   if (number % 16 == 0) (void)npc.reset_turns();
 }

@@ -208,11 +208,20 @@ BANTER_GAME_THREAD void Engine::free_slot_references(uint32_t index) {
   }
 }
 
+/** What a submission will write to, asked for when the game polls, as it does once a frame before it says something. */
+BANTER_GAME_THREAD void Engine::prefetch_for_submit() const {
+  const CommandQueue::Lease lease;
+  channels_.commands.prefetch(lease);
+  channels_.slots.prefetch_next();
+  prefetch_for_write(&channels_.signal, 1);
+}
+
 BANTER_GAME_THREAD banter_result Engine::poll(banter_event* events, size_t stride, uint32_t capacity,
                                               uint32_t* out_count) {
   const auto polled = channels_.events.poll(reinterpret_cast<std::byte*>(events), stride, capacity,
                                             [this](uint32_t slot) { free_slot_references(slot); });
   *out_count = polled.count;
+  prefetch_for_submit();
   if (polled.wake_engine) channels_.signal.post();
   return polled.code;
 }

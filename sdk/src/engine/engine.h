@@ -49,6 +49,7 @@ class Engine {
   /** @param reset  forget all turns; else add `text` as a turn of `role` */
   Refusal turn(NpcObject& npc, bool reset, dialogue::Role role, std::string_view text);
   bool cancel(banter_request_id request);
+  void prefetch_for_submit() const;
   banter_result poll(banter_event* events, size_t stride, uint32_t capacity, uint32_t* out_count);
   // Controls: take effect with the next step.
   void set_frame_budget(uint64_t ns);

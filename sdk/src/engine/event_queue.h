@@ -105,6 +105,9 @@ class EventQueue {
 
 template <class F>
 bool EventQueue::give_back(F&& freed) {
+  for (uint32_t i = 0; i < delivered_count_; ++i) {
+    if (delivered_[i].terminal) prefetch_for_write(&(*slots_)[delivered_[i].index], sizeof(uint64_t) * 4);
+  }
   uint32_t first = FreeList::kNone, last = FreeList::kNone;
   for (uint32_t i = 0; i < delivered_count_; ++i) {
     const Record record = delivered_[i];

@@ -27,6 +27,8 @@ class FreeList {
   uint32_t capacity() const { return static_cast<uint32_t>(next_.size()); }
 
   void prefetch() const { prefetch_for_write(&head_, 1); }
+  /** What acquire() would take now. */
+  uint32_t peek() const { return static_cast<uint32_t>(head_.load(std::memory_order_relaxed)); }
   /** Takes one index, or kNone. */
   uint32_t acquire() { return acquire_chain(1); }
 

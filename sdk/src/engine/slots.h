@@ -76,6 +76,11 @@ class SlotTable {
   }
 
   void prefetch() const { free_.prefetch(); }
+  /** And the slot that acquire() would give now. */
+  void prefetch_next() const {
+    const uint32_t next = free_.peek();
+    if (next < slots_.size()) prefetch_for_write(&slots_[next], offsetof(RequestSlot, inline_payload) + 128);
+  }
   uint32_t acquire() { return free_.acquire(); }
   /** The slot's id dies; whoever holds the slot calls it, once. */
   void release(uint32_t index) {
