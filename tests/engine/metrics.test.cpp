@@ -367,6 +367,8 @@ TEST(EngineTrace, EveryRequestBeginsAndEndsOnceAndSpansNest) {
     c.kv_budget_bytes = 320 * 512;  // so small that requests take pages from one another
   });
   std::vector<banter_request_id> done, cancelled;
+  // However late this thread gets to cancelling, there is something to cancel.
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
   for (int i = 0; i < 6; ++i) {
     Ask ask(60, kGoOn);
     ask.config.priority = i;
@@ -375,13 +377,15 @@ TEST(EngineTrace, EveryRequestBeginsAndEndsOnceAndSpansNest) {
     cancelled.push_back(say(host.npc(model), "Others", ask));
     EXPECT_EQ(banter_cancel(host.engine, cancelled.back()), BANTER_OK);
   }
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
   Ask bad(5);
   bad.bans = {"x"};
   const banter_request_id failed = complete(model, std::string(3000, 'x'), bad);
   for (const banter_request_id request : done) EXPECT_EQ(host.finish(request).kind, BANTER_EVENT_DONE);
   for (const banter_request_id request : cancelled) EXPECT_EQ(host.finish(request).kind, BANTER_EVENT_CANCELLED);
   EXPECT_EQ(host.finish(failed).kind, BANTER_EVENT_FAILED);
-  // And one that still runs.
+  // And one that still runs, slowly.
+  ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 0.01f), BANTER_OK);
   const banter_request_id running = say(host.npc(model), "Endless", Ask(0, kGoOn));
   ASSERT_TRUE(host.pump_until([&] { return !host.outcomes[running].text.empty(); }));
   Collected trace;
