@@ -1,7 +1,9 @@
 // The engine on a real model (BANTER_MODEL): characters at once say what they say alone, whatever the chunks and the pool.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <random>
 
 #include "engine/test_host.h"
 
@@ -25,13 +27,16 @@ constexpr uint64_t kSmallPool = 8 << 20;
 
 using Replies = std::vector<std::vector<int32_t>>;
 
-banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes) {
+banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes, uint32_t flags = 0,
+                   banter_speculation speculation = BANTER_SPECULATION_NONE) {
   banter_model_config config;
   banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
   config.context_tokens = 512;
   config.kv_budget_bytes = kv_budget_bytes;
+  config.flags = flags;
+  config.speculation = speculation;
   banter_model* model = nullptr;
   banter_request_id request = 0;
   EXPECT_EQ(banter_model_load(host.engine, &config, &model, &request), BANTER_OK);
@@ -78,6 +83,123 @@ TEST(RealModel, CharactersAtOnceSayWhatTheySayAlone) {
   EXPECT_EQ(talk(path, true, 24, 0), alone) << "small steps";
   // Room for little more than one conversation: they wait for each other, and lose their pages in between.
   EXPECT_EQ(talk(path, true, 256, kSmallPool), alone) << "a small pool";
+}
+
+// ---------------------------------------------------------------- the matrix: nothing but prompt and seed matters
+
+constexpr const char* kSubjects[] = {"What is the news from the road?",
+                                     "Tell me about the old mill.",
+                                     "Who rules this land?",
+                                     "你好，你是谁？",
+                                     "How much for a room, and is there stew?",
+                                     "I lost my ring by the river. Have you seen it?",
+                                     "List three herbs.",
+                                     "Why is the sky red tonight?",
+                                     "Sing me a short song.",
+                                     "What did the smith say about the dragon?",
+                                     "Count to ten.",
+                                     "Where can I buy a horse?",
+                                     "请用中文介绍一下这个村子。",
+                                     "Do you trust the mayor?",
+                                     "Describe your house.",
+                                     "What would you do with a hundred gold pieces?",
+                                     "Are the wolves back?",
+                                     "Give me advice for a long journey.",
+                                     "What is 17 plus 25?",
+                                     "Say goodbye to me as if we never meet again."};
+
+struct Setting {
+  const char* name;
+  size_t at_once = 9;  // requests that run together
+  int32_t step_tokens = 256;
+  int32_t threads = 2;
+  uint64_t kv_budget_bytes = 0;
+  uint32_t flags = 0;
+  banter_speculation speculation = BANTER_SPECULATION_NONE;
+  int times = 1;  // the last time counts: what came before has filled the cache of prefixes
+};
+
+banter_request_id ask_subject(Host& host, banter_model* model, size_t which, int32_t priority) {
+  static const char* const kTrades[] = {"a cheerful innkeeper", "a gruff blacksmith", "a shy herbalist",
+                                        "a proud guard"};
+  const size_t who = which / 2;
+  const std::string persona = std::string("You are ") + kTrades[who % std::size(kTrades)] +
+                              " in the village of Ambermill, which lies between a dark forest and a slow river. "
+                              "Answer in one or two short sentences.";
+  Ask ask(24);
+  ask.sampling.temperature = which % 2 == 0 ? 0.0f : 0.9f;
+  ask.sampling.seed = which;
+  ask.config.priority = priority;
+  return say(host.npc(model, persona.c_str()), kSubjects[who], ask);
+}
+
+/** Every subject twice, greedy and sampled, in an order and in company that `seed` chooses. */
+Replies run_setting(const char* path, const Setting& setting, uint64_t seed, uint64_t* preemptions = nullptr) {
+  Host host([&](banter_engine_config& c) {
+    c.step_tokens = setting.step_tokens;
+    c.thread_count = setting.threads;
+  });
+  banter_model* const model = load(host, path, setting.kv_budget_bytes, setting.flags, setting.speculation);
+  constexpr size_t kCount = 2 * std::size(kSubjects);
+  Replies replies(kCount);
+  std::mt19937_64 random(seed);
+  for (int time = 0; time < setting.times; ++time) {
+    std::vector<size_t> order(kCount);
+    for (size_t i = 0; i < kCount; ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<std::pair<size_t, banter_request_id>> running;
+    for (size_t next = 0; next < kCount || !running.empty();) {
+      while (next < kCount && running.size() < setting.at_once) {
+        running.emplace_back(order[next], ask_subject(host, model, order[next], static_cast<int32_t>(random() % 8)));
+        ++next;
+        if (random() % 2 == 0) host.pump_until([] { return true; });
+      }
+      const auto [which, request] = running.front();
+      running.erase(running.begin());
+      const Outcome outcome = host.finish(request, 600);
+      EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
+      replies[which] = outcome.tokens;
+    }
+  }
+  if (preemptions != nullptr) *preemptions = host.statistics().preemptions;
+  return replies;
+}
+
+/** BANTER_CPU_ISA chooses the instruction set; run it once for each. */
+TEST(RealModel, OnlyPromptAndSeedDecideWhatIsSaid) {
+  const char* const path = std::getenv("BANTER_MODEL");
+  if (path == nullptr) GTEST_SKIP() << "BANTER_MODEL names no model file.";
+  const Replies alone = run_setting(path, {.name = "alone", .at_once = 1}, 1);
+  const Setting settings[] = {
+      {.name = "among 2 others", .at_once = 3},
+      {.name = "among 8 others"},
+      {.name = "among 31 others", .at_once = 32},
+      {.name = "steps of 16", .step_tokens = 16},
+      {.name = "steps of 64", .step_tokens = 64},
+      {.name = "steps of 512", .at_once = 32, .step_tokens = 512},
+      {.name = "one thread", .threads = 1},
+      {.name = "no prefix sharing", .flags = BANTER_MODEL_NO_PREFIX_SHARING},
+      {.name = "a hot cache of prefixes", .times = 2},
+      {.name = "a small pool", .at_once = 32, .kv_budget_bytes = kSmallPool},
+      {.name = "speculation", .speculation = BANTER_SPECULATION_NGRAM},
+      {.name = "speculation, steps of 16, a small pool",
+       .at_once = 32,
+       .step_tokens = 16,
+       .kv_budget_bytes = kSmallPool,
+       .speculation = BANTER_SPECULATION_NGRAM},
+  };
+  uint64_t seed = 1, all_preemptions = 0;
+  for (const Setting& setting : settings) {
+    uint64_t preemptions = 0;
+    const Replies replies = run_setting(path, setting, ++seed, &preemptions);
+    size_t same = 0;
+    for (size_t i = 0; i < alone.size(); ++i) same += replies[i] == alone[i] ? 1 : 0;
+    std::printf("  %-40s %zu of %zu the same, %llu preemptions\n", setting.name, same, alone.size(),
+                static_cast<unsigned long long>(preemptions));
+    EXPECT_EQ(same, alone.size()) << setting.name;
+    all_preemptions += preemptions;
+  }
+  EXPECT_GT(all_preemptions, 0u) << "small pools make nobody lose pages: nothing was tested";
 }
 
 }  // namespace
