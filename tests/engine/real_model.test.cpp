@@ -23,7 +23,7 @@ constexpr Line kLines[] = {
      {"你好！你卖什么茶？", "Which do you like best?"}},
 };
 
-constexpr uint64_t kSmallPool = 8 << 20;
+constexpr uint64_t kSmallPool = 16 << 20;
 
 using Replies = std::vector<std::vector<int32_t>>;
 
@@ -33,7 +33,7 @@ banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes, uint3
   banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
-  config.context_tokens = 512;
+  config.context_tokens = 1024;
   config.kv_budget_bytes = kv_budget_bytes;
   config.flags = flags;
   config.speculation = speculation;
@@ -119,13 +119,23 @@ struct Setting {
   int times = 1;  // the last time counts: what came before has filled the cache of prefixes
 };
 
+/** Longer than most of the steps below, so that they cut it; and it repeats names, so that guesses find something. */
+std::string lore() {
+  std::string text;
+  for (int i = 0; i < 6; ++i)
+    text +=
+        "Ambermill lies between a dark forest and a slow river; Mira keeps the inn of Ambermill, Borin its smithy. "
+        "In year " +
+        std::to_string(i + 1) + " of the long winter the wolves came to Ambermill from the dark forest. ";
+  return text;
+}
+
 banter_request_id ask_subject(Host& host, banter_model* model, size_t which, int32_t priority) {
   static const char* const kTrades[] = {"a cheerful innkeeper", "a gruff blacksmith", "a shy herbalist",
                                         "a proud guard"};
   const size_t who = which / 2;
   const std::string persona = std::string("You are ") + kTrades[who % std::size(kTrades)] +
-                              " in the village of Ambermill, which lies between a dark forest and a slow river. "
-                              "Answer in one or two short sentences.";
+                              " in the village of Ambermill. Answer in one or two short sentences. " + lore();
   Ask ask(24);
   ask.sampling.temperature = which % 2 == 0 ? 0.0f : 0.9f;
   ask.sampling.seed = which;
