@@ -1,0 +1,115 @@
+class_name Chatter
+extends Node
+## Pairs of villagers who talk with each other when nobody talks to them: at low priority, and only until the player does.
+
+signal line_spoken(speaker: Villager, text: String)
+
+const LINES := 4
+const TOPICS := ["the fair", "the weather", "the strange lights on the river", "what to eat tonight", "the traveller in the square"]
+const TOPICS_CHINESE := ["集市", "天气", "河上奇怪的灯光", "今晚吃什么", "广场上的那位旅人"]
+
+
+class Pair:
+	var first: Villager
+	var second: Villager
+	var is_talking := false
+	var is_broken := false
+	var seconds_until_next := 0.0
+
+	func has(villager: Villager) -> bool:
+		return villager == first or villager == second
+
+
+## Off: nobody begins, and who talks falls silent.
+var is_enabled := false:
+	set(value):
+		is_enabled = value
+		if not value:
+			for pair in _pairs:
+				_break_off(pair)
+## Nobody begins anew while the player waits for an answer.
+var player_waits := false
+var lines_spoken := 0
+
+var _pairs: Array[Pair] = []
+var _random := RandomNumberGenerator.new()
+
+
+func add_pair(first: Villager, second: Villager) -> void:
+	var pair := Pair.new()
+	pair.first = first
+	pair.second = second
+	pair.seconds_until_next = 3.0 + 4.0 * _pairs.size()
+	_pairs.append(pair)
+
+
+## The player talks to somebody: their chat is over, and begins again some time later.
+func make_way(villager: Villager) -> void:
+	for pair in _pairs:
+		if pair.has(villager):
+			_break_off(pair)
+			pair.seconds_until_next = 25
+
+
+## Somebody begins soon.
+func hurry() -> void:
+	for pair in _pairs:
+		pair.seconds_until_next = minf(pair.seconds_until_next, 0.2)
+
+
+func is_anyone_talking() -> bool:
+	return _pairs.any(func(pair: Pair) -> bool: return pair.is_talking)
+
+
+func _break_off(pair: Pair) -> void:
+	if not pair.is_talking:
+		return
+	pair.is_broken = true
+	for villager: Villager in [pair.first, pair.second]:
+		if villager.mind.priority == Villager.PRIORITY_CHATTER:
+			villager.mind.interrupt()
+			villager.balloon.close()
+
+
+func _process(delta: float) -> void:
+	if not is_enabled or player_waits:
+		return
+	for pair in _pairs:
+		if pair.is_talking:
+			continue
+		pair.seconds_until_next -= delta
+		if pair.seconds_until_next <= 0 and not pair.first.is_busy() and not pair.second.is_busy():
+			_talk(pair)
+
+
+func _talk(pair: Pair) -> void:
+	pair.is_talking = true
+	pair.is_broken = false
+	var words := _opening(pair)
+	for i in LINES:
+		var speaker := pair.first if i % 2 == 0 else pair.second
+		var line := await speaker.answer_villager(words)
+		if pair.is_broken or line.strip_edges().is_empty():
+			break
+		lines_spoken += 1
+		line_spoken.emit(speaker, line)
+		words = _heard(speaker, line)
+		# As long as it takes to read, before the other one answers.
+		await get_tree().create_timer(clampf(0.03 * line.length(), 0.6, 3.0)).timeout
+		if pair.is_broken or not is_enabled:
+			break
+	pair.is_talking = false
+	pair.seconds_until_next = maxf(pair.seconds_until_next, _random.randf_range(8, 16))
+
+
+func _opening(pair: Pair) -> String:
+	var topic := _random.randi() % TOPICS.size()
+	if pair.first.language == Villager.Language.CHINESE:
+		return "%s站在你身边。跟%s聊一句%s。" % [pair.second.display_name, pair.second.display_name, TOPICS_CHINESE[topic]]
+	return "%s stands beside you. Say a short sentence to %s about %s." % [pair.second.display_name, pair.second.display_name, TOPICS[topic]]
+
+
+func _heard(speaker: Villager, line: String) -> String:
+	if speaker.language == Villager.Language.CHINESE:
+		return "%s对你说:“%s”" % [speaker.display_name, line]
+	return "%s says to you: \"%s\"" % [speaker.display_name, line]
