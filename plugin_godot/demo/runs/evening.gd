@@ -8,23 +8,25 @@ const QUESTIONS := {
 	"Borin": "What are you forging tonight?",
 	"Edda": "Can you help me? I have not slept for days.",
 	"Tomas": "Is the road over the bridge safe at night?",
-	"LinPo": "婆婆,晚上好!今晚有什么茶?",
+	"LinPo": "婆婆,今晚茶馆有什么茶?",
 	"AShi": "阿石,昨晚你在河上看见了什么?",
 }
 const CUT_IN := "Wait. How much for a dagger?"
 const AFTERWARDS := "I will forget this."
 const CHATTER_LINES := 4
 const SECONDS := 600.0
+## A model's speech may be anything; what is printed of it is one line, and no longer than this.
+const MOST_PRINTED := 400
 
 var _game: Game
 var _faults: PackedStringArray = []
-var _seconds_left := SECONDS
+var _ends_at_ms := 0
 
 
 func _init(game: Game) -> void:
 	_game = game
-	if game.options.seconds > 0:
-		_seconds_left = game.options.seconds
+	# Of real time: the game's own may run quicker (--fixed-fps).
+	_ends_at_ms = Time.get_ticks_msec() + int(1000 * (game.options.seconds if game.options.seconds > 0 else SECONDS))
 
 
 func _ready() -> void:
@@ -32,9 +34,8 @@ func _ready() -> void:
 	_play()
 
 
-func _process(delta: float) -> void:
-	_seconds_left -= delta
-	if _seconds_left < 0:
+func _process(_delta: float) -> void:
+	if _is_late():
 		_faults.append("the evening was not at its end in time")
 		_end()
 		set_process(false)
@@ -96,8 +97,8 @@ func _talk(villager: Villager, text: String) -> String:
 func _listen() -> void:
 	_game.overlay.toggle()
 	_game.chatter.is_enabled = true
-	_game.village.player.walk_to(Vector2(470, 420))
-	while _game.chatter.lines_spoken < CHATTER_LINES and _seconds_left > 0:
+	_game.village.player.walk_to(Vector2(480, 372))
+	while _game.chatter.lines_spoken < CHATTER_LINES and not _is_late():
 		_game.chatter.hurry()
 		await get_tree().process_frame
 	await _picture("profiler")
@@ -107,7 +108,7 @@ func _listen() -> void:
 	await _ask(mira, "Sorry to interrupt. Who is that at the bridge?")
 	_expect(mira.mind.priority == Villager.PRIORITY_PLAYER, "the player did not come first")
 	_game.chatter.is_enabled = false
-	while _game.chatter.is_anyone_talking() and _seconds_left > 0:
+	while _game.chatter.is_anyone_talking() and not _is_late():
 		await get_tree().process_frame
 
 
@@ -127,6 +128,10 @@ func _save_and_load() -> void:
 	await _picture("loaded")
 
 
+func _is_late() -> bool:
+	return Time.get_ticks_msec() > _ends_at_ms
+
+
 func _walk_to(villager: Villager) -> void:
 	var player := _game.village.player
 	var side := -1.0 if villager.position.x > player.position.x else 1.0
@@ -144,10 +149,9 @@ func _picture(title: String) -> void:
 	await Pictures.take(self, _game.options.screenshots, title)
 
 
-## One line; a model has no business with the terminal's control characters.
 func _tell(who: String, text: String) -> void:
 	var line := ""
-	for character in text.strip_edges():
+	for character in text.strip_edges().left(MOST_PRINTED):
 		line += character if character.unicode_at(0) >= 32 and character.unicode_at(0) != 127 else " "
 	print("[%s] %s" % [who, line])
 

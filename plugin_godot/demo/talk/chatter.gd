@@ -5,8 +5,10 @@ extends Node
 signal line_spoken(speaker: Villager, text: String)
 
 const LINES := 4
-const TOPICS := ["the fair", "the weather", "the strange lights on the river", "what to eat tonight", "the traveller in the square"]
-const TOPICS_CHINESE := ["集市", "天气", "河上奇怪的灯光", "今晚吃什么", "广场上的那位旅人"]
+const OPENINGS: PackedStringArray = ["Good evening, %s! Are you looking forward to the fair?", "What will you eat tonight, %s?",
+	"%s, did you see the lights on the river last night?", "Who is that traveller in the square, %s?", "It smells of rain, %s. What do you say?"]
+const OPENINGS_CHINESE: PackedStringArray = ["%s,晚上好!你盼着集市吗?", "%s,今晚你吃什么?", "%s,昨晚河上的灯光你看见了吗?",
+	"%s,广场上那位旅人是谁?", "%s,你看明天会下雨吗?"]
 
 
 class Pair:
@@ -85,15 +87,17 @@ func _process(delta: float) -> void:
 func _talk(pair: Pair) -> void:
 	pair.is_talking = true
 	pair.is_broken = false
-	var words := _opening(pair)
+	var words := _opening(pair.first, pair.second)
+	pair.first.balloon.is_important = false
+	pair.first.balloon.speak(words)
 	for i in LINES:
-		var speaker := pair.first if i % 2 == 0 else pair.second
-		var line := await speaker.answer_villager(words)
+		var speaker := pair.second if i % 2 == 0 else pair.first
+		var line := await speaker.answer_villager(_heard(pair.first if speaker == pair.second else pair.second, words))
 		if pair.is_broken or line.strip_edges().is_empty():
 			break
 		lines_spoken += 1
 		line_spoken.emit(speaker, line)
-		words = _heard(speaker, line)
+		words = line
 		# As long as it takes to read, before the other one answers.
 		await get_tree().create_timer(clampf(0.03 * line.length(), 0.6, 3.0)).timeout
 		if pair.is_broken or not is_enabled:
@@ -102,14 +106,12 @@ func _talk(pair: Pair) -> void:
 	pair.seconds_until_next = maxf(pair.seconds_until_next, _random.randf_range(8, 16))
 
 
-func _opening(pair: Pair) -> String:
-	var topic := _random.randi() % TOPICS.size()
-	if pair.first.language == Villager.Language.CHINESE:
-		return "%s站在你身边。跟%s聊一句%s。" % [pair.second.display_name, pair.second.display_name, TOPICS_CHINESE[topic]]
-	return "%s stands beside you. Say a short sentence to %s about %s." % [pair.second.display_name, pair.second.display_name, TOPICS[topic]]
+## What somebody says so that the talk begins.
+func _opening(speaker: Villager, listener: Villager) -> String:
+	var openings := OPENINGS_CHINESE if speaker.language == Villager.Language.CHINESE else OPENINGS
+	return openings[_random.randi() % openings.size()] % listener.display_name
 
 
+## How the one who is spoken to hears it.
 func _heard(speaker: Villager, line: String) -> String:
-	if speaker.language == Villager.Language.CHINESE:
-		return "%s对你说:“%s”" % [speaker.display_name, line]
-	return "%s says to you: \"%s\"" % [speaker.display_name, line]
+	return ("%s说:%s" if speaker.language == Villager.Language.CHINESE else "%s says: %s") % [speaker.display_name, line]

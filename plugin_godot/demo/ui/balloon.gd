@@ -92,7 +92,9 @@ func _set_text(text: String) -> void:
 	_label.lines_skipped = maxi(0, lines - LINES)
 	var line_height := float(_label.get_line_height()) + 1
 	_label.size.y = line_height * mini(lines, LINES)
+	var old_size := size
 	size = _label.size + PADDING * 2
+	position += Vector2((old_size.x - size.x) / 2, old_size.y - size.y)  # it stays over its head until it is placed anew
 	queue_redraw()
 
 

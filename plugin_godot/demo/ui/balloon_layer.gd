@@ -11,6 +11,7 @@ const BOTTOM := 66.0
 
 func _init() -> void:
 	layer = 5
+	process_priority = 100  # when all words of the frame have come
 
 
 func _process(_delta: float) -> void:

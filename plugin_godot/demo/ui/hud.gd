@@ -111,8 +111,9 @@ func _build_line() -> void:
 	var place := MarginContainer.new()
 	place.set_anchors_preset(Control.PRESET_BOTTOM_WIDE)
 	place.grow_vertical = Control.GROW_DIRECTION_BEGIN
-	for side: String in ["left", "right"]:
-		place.add_theme_constant_override("margin_" + side, 200)
+	# Beside the profiler's place.
+	place.add_theme_constant_override("margin_left", 346)
+	place.add_theme_constant_override("margin_right", 206)
 	place.add_theme_constant_override("margin_bottom", 14)
 	place.mouse_filter = Control.MOUSE_FILTER_IGNORE
 	add_child(place)
@@ -129,15 +130,13 @@ func _build_line() -> void:
 
 
 func _build_message() -> void:
-	var place := CenterContainer.new()
-	place.set_anchors_preset(Control.PRESET_TOP_WIDE)
-	place.offset_top = 52
-	place.mouse_filter = Control.MOUSE_FILTER_IGNORE
-	add_child(place)
+	_message.add_theme_font_size_override("font_size", 14)
+	_message_panel.set_anchors_and_offsets_preset(Control.PRESET_TOP_RIGHT, Control.PRESET_MODE_MINSIZE, 10)
+	_message_panel.grow_horizontal = Control.GROW_DIRECTION_BEGIN
+	add_child(_message_panel)
 	_message_panel.mouse_filter = Control.MOUSE_FILTER_IGNORE
 	_message_panel.add_child(_message)
 	_message_panel.hide()
-	place.add_child(_message_panel)
 
 
 func _on_submitted(text: String) -> void:

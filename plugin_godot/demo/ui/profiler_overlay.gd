@@ -3,6 +3,7 @@ extends CanvasLayer
 ## What the talking costs: frames, the engine's figures, and how quickly each villager answers.
 
 const REFRESH_SECONDS := 0.25
+const FONT_SIZE := 12
 const MEGABYTE := 1048576.0
 
 var _engine: BanterEngine
@@ -23,24 +24,24 @@ func _init(engine: BanterEngine, meter: FrameMeter, villagers: Array[Villager]) 
 	_villagers = villagers
 	_graph.meter = meter
 	var panel := PanelContainer.new()
-	panel.set_anchors_preset(Control.PRESET_TOP_RIGHT)
-	panel.grow_horizontal = Control.GROW_DIRECTION_BEGIN
-	panel.offset_right = -10
-	panel.offset_top = 10
+	panel.set_anchors_preset(Control.PRESET_BOTTOM_LEFT)
+	panel.grow_vertical = Control.GROW_DIRECTION_BEGIN
+	panel.offset_left = 10
+	panel.offset_bottom = -10
 	panel.mouse_filter = Control.MOUSE_FILTER_IGNORE
 	add_child(panel)
 	var rows := VBoxContainer.new()
-	rows.add_theme_constant_override("separation", 6)
+	rows.add_theme_constant_override("separation", 4)
 	panel.add_child(rows)
-	_title.add_theme_font_size_override("font_size", 13)
+	_title.add_theme_font_size_override("font_size", FONT_SIZE)
 	_title.add_theme_color_override("font_color", Color(1, 0.82, 0.45))
 	rows.add_child(_title)
 	rows.add_child(_graph)
 	_figures.columns = 2
 	_people.columns = 5
 	for grid: GridContainer in [_figures, _people]:
-		grid.add_theme_constant_override("h_separation", 14)
-		grid.add_theme_constant_override("v_separation", 1)
+		grid.add_theme_constant_override("h_separation", 10)
+		grid.add_theme_constant_override("v_separation", 0)
 		rows.add_child(grid)
 
 
@@ -67,7 +68,7 @@ func _figure_cells() -> PackedStringArray:
 	var m := _engine.metrics
 	var share := 100.0 * _number(m, "kv_bytes_used") / maxf(1, _number(m, "kv_bytes_total"))
 	return [
-		tr("frame time"), "%.1f ms   p50 %.1f   p99 %.1f   %s %.1f" % [now, frames.p50, frames.p99, tr("worst"), frames.worst],
+		tr("frame time"), "%.1f ms   p50 %.1f   p99 %.1f" % [now, frames.p50, frames.p99],
 		tr("replies"), "%.1f %s" % [_number(m, "recent_decode_tokens_per_second"), tr("tokens/s")],
 		tr("prompts"), "%.0f %s" % [_number(m, "recent_prefill_tokens_per_second"), tr("tokens/s")],
 		tr("at work / waiting"), "%d / %d" % [_number(m, "requests_active") - _number(m, "requests_queued"), _number(m, "requests_queued")],
@@ -94,7 +95,7 @@ func _people_cells() -> PackedStringArray:
 func _fill(grid: GridContainer, cells: PackedStringArray) -> void:
 	while grid.get_child_count() < cells.size():
 		var label := Label.new()
-		label.add_theme_font_size_override("font_size", 13)
+		label.add_theme_font_size_override("font_size", FONT_SIZE)
 		if grid.get_child_count() % grid.columns == 0 or (grid == _people and grid.get_child_count() < grid.columns):
 			label.add_theme_color_override("font_color", Color(0.68, 0.77, 0.73))
 		grid.add_child(label)
@@ -120,7 +121,7 @@ static func resident_bytes() -> float:
 class FrameGraph:
 	extends Control
 
-	const FRAMES := 200
+	const FRAMES := 150
 	const HEIGHT := 44.0
 	const MOST := 50.0
 

@@ -16,11 +16,7 @@ const CHINESE := {
 	"Nothing was saved: %s": "保存失败:%s",
 	"Nothing was loaded: %s": "读取失败:%s",
 	"%s cannot answer: %s": "%s无法回答:%s",
-	"Frames": "帧",
-	"now": "当前",
 	"frame time": "帧时间",
-	"worst": "最长",
-	"Engine": "引擎",
 	"replies": "回答",
 	"prompts": "提示",
 	"tokens/s": "词元/秒",
@@ -34,7 +30,6 @@ const CHINESE := {
 	"silent": "安静",
 	"thinks": "思考",
 	"talks": "说话",
-	"You": "你",
 }
 
 

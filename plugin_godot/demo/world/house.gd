@@ -27,9 +27,14 @@ const TIMBER := Color(0.4, 0.29, 0.2)
 const LIGHT := Color(1, 0.85, 0.45)
 
 
-## The ground that it covers.
-func foot() -> Rect2:
-	return Rect2(position + Vector2(-size.x / 2, -size.y), size)
+## What it hides, the roof as well: nobody stands there.
+func covered() -> Rect2:
+	var height := size.y + roof_rise()
+	return Rect2(position + Vector2(-size.x / 2 - 14, -height), Vector2(size.x + 28, height))
+
+
+func roof_rise() -> float:
+	return size.x * 0.28
 
 
 func _draw() -> void:
@@ -90,7 +95,7 @@ func _draw_roof() -> void:
 	var left := -size.x / 2 - 14
 	var right := size.x / 2 + 14
 	var eaves := -size.y + 4
-	var rise := size.x * 0.28
+	var rise := roof_rise()
 	var points := PackedVector2Array([Vector2(left, eaves), Vector2(right, eaves), Vector2(right - 34, eaves - rise), Vector2(left + 34, eaves - rise)])
 	if kind == Kind.TEA:  # eaves that turn up
 		points = PackedVector2Array([Vector2(left - 10, eaves - 12), Vector2(left + 8, eaves), Vector2(right - 8, eaves), Vector2(right + 10, eaves - 12),

@@ -42,9 +42,9 @@ func find_villager(node_name: String) -> Villager:
 func is_blocked(at: Vector2) -> bool:
 	if Ground.is_wet(at):
 		return true
-	for child in $Houses.get_children():
+	for child in $Backdrop/Houses.get_children():
 		var house := child as House
-		if house != null and house.foot().grow(12).has_point(at):
+		if house != null and house.covered().grow(10).has_point(at):
 			return true
 	for villager in villagers:
 		if villager.position.distance_to(at) < 24:

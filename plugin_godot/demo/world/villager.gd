@@ -61,6 +61,14 @@ func _ask(words: String) -> String:
 	return await mind.ask(words)
 
 
+func _draw() -> void:
+	var font := UiFont.current()
+	var width := font.get_string_size(display_name, HORIZONTAL_ALIGNMENT_LEFT, -1, 13).x
+	var at := Vector2(-width / 2, 21)
+	draw_string_outline(font, at, display_name, HORIZONTAL_ALIGNMENT_LEFT, -1, 13, 5, Color(0.12, 0.15, 0.12, 0.85))
+	draw_string(font, at, display_name, HORIZONTAL_ALIGNMENT_LEFT, -1, 13, Color(0.98, 0.96, 0.88))
+
+
 func _process(_delta: float) -> void:
 	balloon.anchor = get_global_transform_with_canvas() * Vector2(0, -60)
 
