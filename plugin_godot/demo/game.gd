@@ -24,6 +24,7 @@ var _player_balloon := Balloon.new()
 
 
 func _ready() -> void:
+	get_tree().auto_accept_quit = false
 	if not options.fault.is_empty():
 		printerr("OAKREST FAILED: ", options.fault, "\n", Options.USAGE)
 		get_tree().quit(2)
@@ -58,8 +59,8 @@ func _assemble() -> void:
 		var second: String = pair[1]
 		chatter.add_pair(village.find_villager(first), village.find_villager(second))
 	hud.said.connect(say_to_nearest)
-	hud.save_wanted.connect(save_game)
-	hud.load_wanted.connect(load_game)
+	hud.save_wanted.connect(func() -> void: save_game())
+	hud.load_wanted.connect(func() -> void: load_game())
 	hud.profiler_wanted.connect(overlay.toggle)
 
 
@@ -129,6 +130,24 @@ func _on_model_ready() -> void:
 		chatter.is_enabled = true
 
 
+func _notification(what: int) -> void:
+	if what == NOTIFICATION_WM_CLOSE_REQUEST:
+		end(0)
+
+
+## Ends the game when all talks have ended: what is awaited at the very end would never be told.
+func end(code: int) -> void:
+	chatter.is_enabled = false
+	for villager in village.villagers:
+		villager.mind.interrupt()
+	var last_ms := Time.get_ticks_msec() + 1000
+	while Time.get_ticks_msec() < last_ms and (chatter.is_anyone_talking()
+			or village.villagers.any(func(villager: Villager) -> bool: return villager.is_busy())):
+		await get_tree().process_frame
+	await get_tree().process_frame
+	get_tree().quit.call_deferred(code)
+
+
 func _process(_delta: float) -> void:
 	var nearest := village.nearest_villager() if engine.is_model_loaded() else null
 	hud.set_partner(nearest.display_name if nearest != null else "")
@@ -153,17 +172,17 @@ func talk_to(villager: Villager, text: String) -> String:
 	return reply
 
 
-func save_game() -> MemoryOfVillage.Outcome:
+func save_game(path := SavedGame.PATH) -> MemoryOfVillage.Outcome:
 	hud.tell(tr("Saving …"))
-	var done := await memory.save()
+	var done := await memory.save(path)
 	hud.tell(tr("Saved %d conversations (%s).") % [done.count, String.humanize_size(done.bytes)] if done.error == OK
 			else tr("Nothing was saved: %s") % error_string(done.error))
 	return done
 
 
-func load_game() -> MemoryOfVillage.Outcome:
+func load_game(path := SavedGame.PATH) -> MemoryOfVillage.Outcome:
 	chatter.is_enabled = false
-	var done := await memory.load_again()
+	var done := await memory.load_again(path)
 	chatter.is_enabled = not options.is_scripted()
 	for villager in village.villagers:
 		villager.balloon.close()

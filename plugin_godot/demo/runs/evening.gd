@@ -14,6 +14,8 @@ const QUESTIONS := {
 const CUT_IN := "Wait. How much for a dagger?"
 const AFTERWARDS := "I will forget this."
 const CHATTER_LINES := 4
+## Not the player's own.
+const FILE := "user://evening.save"
 const SECONDS := 600.0
 ## A model's speech may be anything; what is printed of it is one line, and no longer than this.
 const MOST_PRINTED := 400
@@ -113,7 +115,7 @@ func _listen() -> void:
 
 
 func _save_and_load() -> void:
-	var saved := await _game.save_game()
+	var saved := await _game.save_game(FILE)
 	var count := _game.village.villagers.size()
 	_expect(saved.error == OK and saved.count == count, "saved %s of %d: %s" % [saved.count, count, error_string(saved.error)])
 	var before := _game.memory.transcript()
@@ -121,7 +123,7 @@ func _save_and_load() -> void:
 	await _walk_to(edda)
 	await _ask(edda, AFTERWARDS)
 	_expect(_game.memory.transcript() != before, "a talk left no trace")
-	var loaded := await _game.load_game()
+	var loaded := await _game.load_game(FILE)
 	_expect(loaded.error == OK and loaded.count == count, "loaded %s of %d: %s" % [loaded.count, count, error_string(loaded.error)])
 	_expect(_game.memory.transcript() == before, "what was loaded is not what was saved")
 	print("SAVED AND LOADED: %d conversations, %s bytes" % [loaded.count, saved.bytes])
@@ -168,4 +170,4 @@ func _end() -> void:
 	for fault in _faults:
 		print("FAULT: ", fault)
 	print("EVENING ENDED: %d villagers, %d lines of chatter, faults: %d" % [_game.village.villagers.size(), _game.chatter.lines_spoken, _faults.size()])
-	get_tree().quit(0 if _faults.is_empty() else 1)
+	_game.end(0 if _faults.is_empty() else 1)

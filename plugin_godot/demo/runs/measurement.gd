@@ -32,7 +32,7 @@ func _measure() -> void:
 		for phase in PHASES:
 			await _phase(phase, seconds)
 	_report(seconds)
-	get_tree().quit(0)
+	_game.end(0)
 
 
 func _phase(phase: String, seconds: float) -> void:

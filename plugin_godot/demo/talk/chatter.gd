@@ -12,11 +12,15 @@ const OPENINGS_CHINESE: PackedStringArray = ["%s,晚上好!你盼着集市吗?",
 
 
 class Pair:
+	## The pause between two lines is over, or the talk is.
+	signal pause_ended
+
 	var first: Villager
 	var second: Villager
 	var is_talking := false
 	var is_broken := false
 	var seconds_until_next := 0.0
+	var pause_seconds := 0.0
 
 	func has(villager: Villager) -> bool:
 		return villager == first or villager == second
@@ -67,6 +71,7 @@ func _break_off(pair: Pair) -> void:
 	if not pair.is_talking:
 		return
 	pair.is_broken = true
+	pair.pause_ended.emit()
 	for villager: Villager in [pair.first, pair.second]:
 		if villager.mind.priority == Villager.PRIORITY_CHATTER:
 			villager.mind.interrupt()
@@ -74,10 +79,13 @@ func _break_off(pair: Pair) -> void:
 
 
 func _process(delta: float) -> void:
-	if not is_enabled or player_waits:
-		return
 	for pair in _pairs:
 		if pair.is_talking:
+			pair.pause_seconds -= delta
+			if pair.pause_seconds <= 0:
+				pair.pause_ended.emit()
+			continue
+		if not is_enabled or player_waits:
 			continue
 		pair.seconds_until_next -= delta
 		if pair.seconds_until_next <= 0 and not pair.first.is_busy() and not pair.second.is_busy():
@@ -99,7 +107,8 @@ func _talk(pair: Pair) -> void:
 		line_spoken.emit(speaker, line)
 		words = line
 		# As long as it takes to read, before the other one answers.
-		await get_tree().create_timer(clampf(0.03 * line.length(), 0.6, 3.0)).timeout
+		pair.pause_seconds = clampf(0.03 * line.length(), 0.6, 3.0)
+		await pair.pause_ended
 		if pair.is_broken or not is_enabled:
 			break
 	pair.is_talking = false
