@@ -26,7 +26,8 @@ class Demo:
         shutil.copytree(PLUGIN / "addons/banter", self.project / "addons/banter", ignore=shutil.ignore_patterns("bin"))
         (self.project / "addons/banter/bin").mkdir()
         shutil.copy(library, self.project / "addons/banter/bin/libbanter_godot.so")
-        shutil.copy(HERE / "demo/parts.gd", self.project)
+        for script in (HERE / "demo").glob("*.gd"):
+            shutil.copy(script, self.project)
         (self.project / ".godot").mkdir()
         (self.project / ".godot/extension_list.cfg").write_text("res://addons/banter/banter.gdextension\n")
         (folder / "home").mkdir()
@@ -93,8 +94,9 @@ def main():
         demo = Demo(godot, library, pathlib.Path(folder))
         code, output = demo.run("--import")  # the editor's list of classes; without it a script knows no other
         expect(code == 0 and not re.search(r"SCRIPT ERROR|Parse Error", output), f"the import ended with {code}", output)
-        code, output = demo.run("--script", "res://parts.gd")
-        expect(code == 0 and "TEST ENDED, failures: 0" in output and not BAD.search(output), f"the parts ended with {code}", output)
+        for script in ("parts", "playing"):
+            code, output = demo.run("--verbose", "--script", f"res://{script}.gd", "--", f"--model={model}", "--tokens=12")
+            expect(code == 0 and "TEST ENDED, failures: 0" in output and not BAD.search(output), f"{script} ended with {code}", output)
         ended = test_evening(demo, model)
         test_measurement(demo, model)
         test_faults(demo, pathlib.Path(folder))

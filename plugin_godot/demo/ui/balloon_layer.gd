@@ -8,6 +8,9 @@ const OVER_HEAD := 14.0
 const TOP := 50.0
 const BOTTOM := 66.0
 
+## Where people stand, who have a balloon or could have one.
+var _figures: Array[Rect2] = []
+
 
 func _init() -> void:
 	layer = 5
@@ -17,10 +20,13 @@ func _init() -> void:
 func _process(_delta: float) -> void:
 	var screen := get_viewport().get_visible_rect().grow_individual(-EDGE, -TOP, -EDGE, -BOTTOM)
 	var balloons: Array[Balloon] = []
+	_figures.clear()
 	for child in get_children():
 		var balloon := child as Balloon
-		if balloon != null and balloon.visible:
-			balloons.append(balloon)
+		if balloon != null:
+			_figures.append(Rect2(balloon.anchor - Vector2(20, 2), Vector2(40, 64)))
+			if balloon.visible:
+				balloons.append(balloon)
 	balloons.sort_custom(func(a: Balloon, b: Balloon) -> bool:
 		return a.is_important and not b.is_important if a.is_important != b.is_important else a.get_index() < b.get_index())
 	var taken: Array[Rect2] = []
@@ -43,8 +49,9 @@ func _find_place(balloon: Balloon, screen: Rect2, taken: Array[Rect2]) -> Rect2:
 		var overlap := 0.0
 		for other in taken:
 			overlap += rect.intersection(other).get_area()
-		# The speaker stays visible.
-		overlap += 0.5 * rect.intersection(Rect2(head - Vector2(16, 8), Vector2(32, 60))).get_area()
+		# People stay visible where they can.
+		for figure in _figures:
+			overlap += 0.5 * rect.intersection(figure).get_area()
 		if overlap < best_overlap:
 			best = rect
 			best_overlap = overlap

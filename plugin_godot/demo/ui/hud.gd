@@ -51,11 +51,6 @@ func tell(text: String) -> void:
 	_seconds_left = MESSAGE_SECONDS
 
 
-## Shows what a script says in the player's place.
-func show_typed(text: String) -> void:
-	_line.text = text
-
-
 func translate() -> void:
 	_save.text = Words.of("Save (F5)")
 	_load.text = Words.of("Load (F9)")
@@ -118,6 +113,8 @@ func _build_line() -> void:
 	place.mouse_filter = Control.MOUSE_FILTER_IGNORE
 	add_child(place)
 	_line.max_length = 400
+	if &"keep_editing_on_text_submit" in _line:  # since 4.4, where a line that was submitted would have to be opened again
+		_line.set(&"keep_editing_on_text_submit", true)
 	_line.text_submitted.connect(_on_submitted)
 	_line.focus_entered.connect(translate)
 	_line.focus_exited.connect(translate)
@@ -145,8 +142,6 @@ func _on_submitted(text: String) -> void:
 		_line.release_focus()
 		return
 	said.emit(text.strip_edges())
-	# Godot takes the focus' edit mode away when a line is submitted; the talk goes on.
-	_line.grab_focus.call_deferred()
 
 
 func _on_line_input(event: InputEvent) -> void:

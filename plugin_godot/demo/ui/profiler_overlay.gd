@@ -122,7 +122,7 @@ class FrameGraph:
 	extends Control
 
 	const FRAMES := 150
-	const HEIGHT := 44.0
+	const HEIGHT := 32.0
 	const MOST := 50.0
 
 	var meter: FrameMeter
