@@ -2,9 +2,6 @@ class_name Game
 extends Node
 ## The demo: brings the model, and puts together village, words on the glass, chatter, and what was asked for on the command line.
 
-## What keeps the game's frames on a small machine; see docs/frame_times.md beside this folder.
-const FRAME_BUDGET_MS := 0.0
-
 var options := Options.of_command_line()
 var meter := FrameMeter.new()
 var hud := Hud.new()
@@ -25,6 +22,10 @@ var _player_balloon := Balloon.new()
 
 func _ready() -> void:
 	get_tree().auto_accept_quit = false
+	if options.help:
+		print(Options.USAGE)
+		get_tree().quit(0)
+		return
 	if not options.fault.is_empty():
 		printerr("OAKREST FAILED: ", options.fault, "\n", Options.USAGE)
 		get_tree().quit(2)
@@ -65,18 +66,16 @@ func _assemble() -> void:
 
 
 func _set_up_engine() -> void:
-	engine.thread_count = options.threads if options.threads >= 0 else threads_beside_the_game()
-	engine.frame_budget_ms = options.frame_budget_ms if options.frame_budget_ms >= 0 else FRAME_BUDGET_MS
+	# The scene has what keeps the game's frames on a small machine (docs/frame-times.md in the addon's sources).
+	if options.threads >= 0:
+		engine.thread_count = options.threads
+	if options.frame_budget_ms >= 0:
+		engine.frame_budget_ms = options.frame_budget_ms
 	if options.cpu_share > 0:
 		engine.cpu_share = options.cpu_share
 	engine.load_progress.connect(_loading.advance)
 	engine.model_ready.connect(_on_model_ready)
 	engine.failed.connect(func(_code: int, message: String) -> void: _show_no_model([message]))
-
-
-## One processor is the game's own.
-static func threads_beside_the_game() -> int:
-	return clampi(OS.get_processor_count() - 1, 1, 8)
 
 
 func _bring_model() -> void:

@@ -12,9 +12,11 @@ const USAGE := """The demo's options, behind "--":
   --tokens N            most tokens of a reply (default: 64)
   --seconds N           for how long a phase is measured; for an evening, when it has failed (defaults: 8, 600)
   --rounds N            how often each phase is measured (default: 3)
-  --threads N, --frame-budget-ms X, --cpu-share X    the engine's, in the place of the demo's own"""
+  --threads N, --frame-budget-ms X, --cpu-share X    the engine's, in the place of the demo's own
+  --budgets X,Y,…       several frame budgets to be measured beside each other (0: no limit)"""
 
 var model := ""
+var help := false
 var chinese := false
 var evening := false
 var measure := false
@@ -26,6 +28,7 @@ var rounds := 3
 var threads := -1
 var frame_budget_ms := -1.0
 var cpu_share := -1.0
+var budgets: PackedFloat64Array = []
 ## What is wrong with the command line; empty where nothing is.
 var fault := ""
 
@@ -58,7 +61,7 @@ func is_scripted() -> bool:
 
 
 func _takes_value(word: String) -> bool:
-	return word in ["--model", "--screenshots", "--tokens", "--seconds", "--rounds", "--threads", "--frame-budget-ms", "--cpu-share"]
+	return word in ["--model", "--screenshots", "--tokens", "--seconds", "--rounds", "--threads", "--frame-budget-ms", "--cpu-share", "--budgets"]
 
 
 func _take(word: String, value: String) -> void:
@@ -66,6 +69,7 @@ func _take(word: String, value: String) -> void:
 		fault = "%s needs a value" % word
 		return
 	match word:
+		"--help": help = true
 		"--model": model = value
 		"--screenshots": screenshots = value
 		"--chinese": chinese = true
@@ -78,6 +82,9 @@ func _take(word: String, value: String) -> void:
 		"--threads": threads = int(_number(word, value, 0, 256))
 		"--frame-budget-ms": frame_budget_ms = _number(word, value, 0, 1000)
 		"--cpu-share": cpu_share = _number(word, value, 0.01, 1)
+		"--budgets":
+			for part in value.split(","):
+				budgets.append(_number(word, part, 0, 1000))
 		_: fault = "there is no option %s" % word
 
 

@@ -65,7 +65,7 @@ def test_evening(demo, model):
 def test_measurement(demo, model):
     code, output = demo.run("--", "--measure", "--seconds", "0.5", "--rounds", "1", "--tokens", "12", f"--model={model}")
     expect(code == 0 and not BAD.search(output), f"the measurement ended with {code}", output)
-    measured = re.search(r'^MEASURED: .*"idle":\{"frames":(\d+).*"talking":\{"frames":(\d+).*"tokens_per_second":([\d.]+)', output, re.M)
+    measured = re.search(r'^MEASURED: .*"idle":\{"frames":(\d+).*"talking":\[\{.*"frames":(\d+).*"tokens_per_second":([\d.]+)', output, re.M)
     expect(measured and all(float(figure) > 0 for figure in measured.groups()), "the measurement has no figures", output)
 
 

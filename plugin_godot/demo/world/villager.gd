@@ -2,6 +2,9 @@ class_name Villager
 extends Node2D
 ## Somebody who can be talked to: a figure, a BanterNPC that thinks and speaks, a balloon that shows it.
 
+## The first words of a reply are there, so long after the question.
+signal reply_began(milliseconds: float)
+
 enum Language { ENGLISH, CHINESE }
 
 ## Whom the player waits for comes before everybody else; what villagers tell each other is computed when there is time.
@@ -17,6 +20,7 @@ var last_stats := {}
 var reply_tokens := 64
 
 var _is_fresh := true
+var _asked_at_us := 0
 
 @onready var mind: BanterNPC = $Mind
 @onready var figure: Figure = $Figure
@@ -58,6 +62,7 @@ func look_at_place(at: Vector2) -> void:
 func _ask(words: String) -> String:
 	balloon.begin()
 	_is_fresh = true
+	_asked_at_us = Time.get_ticks_usec()
 	return await mind.ask(words)
 
 
@@ -78,6 +83,7 @@ func _on_text(text: String) -> void:
 	if _is_fresh:
 		balloon.begin()
 		_is_fresh = false
+		reply_began.emit((Time.get_ticks_usec() - _asked_at_us) / 1000.0)
 	figure.is_speaking = true
 	balloon.add(text)
 
