@@ -80,10 +80,8 @@ func _set_up_engine() -> void:
 
 func _bring_model() -> void:
 	var finder := ModelFinder.new()
-	var path := "" if options.no_model else finder.find(options.model)
-	if options.no_model:
-		finder.find("")
-	if path.is_empty():
+	var path := finder.find(options.model)
+	if path.is_empty() or options.no_model:
 		_show_no_model(finder.looked)
 	else:
 		_load(path)

@@ -31,6 +31,7 @@ func _init() -> void:
 	_label.mouse_filter = Control.MOUSE_FILTER_IGNORE
 	_label.position = PADDING
 	_label.clip_text = true
+	_label.auto_translate_mode = Node.AUTO_TRANSLATE_MODE_DISABLED  # what a model says is no key of the interface
 	_label.add_theme_font_size_override("font_size", FONT_SIZE)
 	_label.add_theme_color_override("font_color", Color(0.13, 0.14, 0.15))
 	_label.add_theme_constant_override("line_spacing", 1)
