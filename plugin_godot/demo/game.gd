@@ -2,6 +2,9 @@ class_name Game
 extends Node
 ## The demo: brings the model, and puts together village, words on the glass, chatter, and what was asked for on the command line.
 
+## While the player waits for an answer the engine may take more of each frame than the scene allows it for the chatter.
+const BUDGET_FOR_PLAYER_MS := 10.0
+
 var options := Options.of_command_line()
 var meter := FrameMeter.new()
 var hud := Hud.new()
@@ -15,6 +18,7 @@ var failures := 0
 var _loading := LoadingScreen.new()
 var _notice: NoticeScreen
 var _player_balloon := Balloon.new()
+var _budget_ms := 0.0
 
 @onready var engine: BanterEngine = $Engine
 @onready var village: Village = $Village
@@ -71,6 +75,7 @@ func _set_up_engine() -> void:
 		engine.thread_count = options.threads
 	if options.frame_budget_ms >= 0:
 		engine.frame_budget_ms = options.frame_budget_ms
+	_budget_ms = engine.frame_budget_ms
 	if options.cpu_share > 0:
 		engine.cpu_share = options.cpu_share
 	engine.load_progress.connect(_loading.advance)
@@ -148,6 +153,8 @@ func end(code: int) -> void:
 func _process(_delta: float) -> void:
 	var nearest := village.nearest_villager() if engine.is_model_loaded() else null
 	hud.set_partner(nearest.display_name if nearest != null else "")
+	if options.frame_budget_ms < 0 and not options.measure:
+		engine.frame_budget_ms = BUDGET_FOR_PLAYER_MS if chatter.player_waits else _budget_ms
 	village.player.listens_to_keys = not hud.is_typing()
 	_player_balloon.anchor = village.player.get_global_transform_with_canvas() * Vector2(0, -64)
 
