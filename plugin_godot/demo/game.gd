@@ -26,14 +26,6 @@ var _budget_ms := 0.0
 
 func _ready() -> void:
 	get_tree().auto_accept_quit = false
-	if options.help:
-		print(Options.USAGE)
-		get_tree().quit(0)
-		return
-	if not options.fault.is_empty():
-		printerr("OAKREST FAILED: ", options.fault, "\n", Options.USAGE)
-		get_tree().quit(2)
-		return
 	if options.chinese:
 		Words.speak_chinese(true)
 	_assemble()

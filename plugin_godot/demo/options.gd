@@ -43,10 +43,12 @@ static func parse(words: PackedStringArray) -> Options:
 	while i < words.size() and options.fault.is_empty():
 		var word := words[i]
 		var value := ""
-		var has_value := word.contains("=")
-		if has_value:
-			value = word.get_slice("=", 1) if word.count("=") == 1 else word.substr(word.find("=") + 1)
+		if word.contains("="):
+			value = word.substr(word.find("=") + 1)
 			word = word.get_slice("=", 0)
+			if not options._takes_value(word):
+				options.fault = "there is no option %s that takes a value" % word
+				break
 		elif options._takes_value(word):
 			i += 1
 			value = words[i] if i < words.size() else ""

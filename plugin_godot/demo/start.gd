@@ -5,6 +5,10 @@ const WORLD := "res://game.tscn"
 
 
 func _ready() -> void:
+	var options := Options.of_command_line()
+	if options.help or not options.fault.is_empty():
+		_explain(options)
+		return
 	UiFont.install()
 	Words.install()
 	if ClassDB.class_exists(&"BanterEngine"):
@@ -18,5 +22,13 @@ func _ready() -> void:
 		"That builds the addon, puts it here, brings a model and a font, and starts this demo.",
 	])
 	printerr("OAKREST FAILED: the addon is not here; run ./dev godot")
-	if Options.of_command_line().is_scripted():
+	if options.is_scripted():
 		get_tree().quit(1)
+
+
+func _explain(options: Options) -> void:
+	if options.help:
+		print(Options.USAGE)
+	else:
+		printerr("OAKREST FAILED: ", options.fault, "\n", Options.USAGE)
+	get_tree().quit(0 if options.help else 2)

@@ -63,8 +63,9 @@ func command_lines() -> void:
 	check_equal(options.fault, "", "a good command line")
 	check_equal([options.model, options.tokens, options.evening, options.is_scripted()], ["a b=c.gguf", 12, true, true], "its values")
 	check_equal(Options.parse(["--model=x=y.gguf"]).model, "x=y.gguf", "a value with an equals sign")
+	check_equal(Options.parse(["--budgets", "0,4.5"]).budgets, PackedFloat64Array([0, 4.5]), "a list")
 	check_equal(Options.parse([]).is_scripted(), false, "nothing")
-	for wrong: PackedStringArray in [["--modle", "x"], ["--model"], ["--model="], ["--tokens", "many"], ["--tokens", "0"], ["--cpu-share=2"], ["x"]]:
+	for wrong: PackedStringArray in [["--modle", "x"], ["--model"], ["--model="], ["--tokens", "many"], ["--tokens", "0"], ["--cpu-share=2"], ["x"], ["--measure=1"], ["--budgets", "4,x"]]:
 		check(not Options.parse(wrong).fault.is_empty(), "%s is refused" % [wrong])
 
 
