@@ -39,9 +39,9 @@ class Demo:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BANTER_"))} | {"HOME": str(self.folder / "home")}
         command = [self.godot, "--headless", "--path", str(self.project), *arguments]
         try:
-            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
         except subprocess.TimeoutExpired as expired:
-            sys.exit(f"{' '.join(arguments)}: not at its end after 60 s\n{(expired.stdout or b'').decode(errors='replace')}")
+            sys.exit(f"{' '.join(arguments)}: not at its end after 100 s\n{(expired.stdout or b'').decode(errors='replace')}")
         return done.returncode, done.stdout.decode(errors="replace")
 
 
