@@ -30,6 +30,10 @@ debian_source() {
   [ -n "$uri" ] && echo "$uri $keyring"
 }
 
+can_unpack_debian() {
+  [ "$(uname -m)" = x86_64 ] && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null && debian_source >/dev/null
+}
+
 # unpack_debian FOLDER SUITE PACKAGE…: these packages of a suite, and what they need, unpacked in FOLDER. Nothing of the system changes.
 unpack_debian() {
   local folder=$1 suite=$2 state uri keyring archive
@@ -52,11 +56,46 @@ unpack_debian() {
   rm -rf "$state" "$folder"/usr/share/{doc,man,locale}
 }
 
+# run_in_tree TREE PROGRAM…: with the suite's own C library, which is newer than the system's.
+run_in_tree() {
+  local tree=$1 program=$2 libraries
+  shift 2
+  libraries=$tree/usr/lib/x86_64-linux-gnu
+  "$tree/usr/lib64/ld-linux-x86-64.so.2" --library-path "$libraries:$libraries/pulseaudio" "$program" "$@"
+}
+
+# Lets a cached Godot that was unpacked without its export template have it. Another Godot's template is its installer's business.
+bring_template() {
+  local cache tree beside log suite version
+  cache=$(godot_cache)
+  tree=$cache/tree
+  [ "$1" = "$cache/godot" ] && [ -x "$tree/usr/bin/godot" ] || return 0
+  [ ! -x "$tree/usr/bin/godot-template-release" ] || return 0
+  can_unpack_debian || return 0
+  say "bringing the export template of Debian's Godot into $cache"
+  beside=$cache/template log=$cache/template.log
+  version=$("$1" --headless --version 2>/dev/null | tail -1)
+  : >"$log"
+  for suite in testing sid; do
+    unpack_debian "$beside" "$suite" godot-template-release >>"$log" 2>&1 || continue
+    # One of another version would not understand what this Godot packs.
+    if [ "$(run_in_tree "$beside" "$beside/usr/bin/godot-template-release" --headless --version 2>/dev/null | tail -1)" = "$version" ] &&
+      [ "$(run_in_tree "$tree" "$beside/usr/bin/godot-template-release" --headless --version 2>/dev/null | tail -1)" = "$version" ]; then
+      mv "$beside/usr/bin/godot-template-release" "$tree/usr/bin/"
+      rm -rf "$beside"
+      return 0
+    fi
+    echo "the template of $suite is not that of $version" >>"$log"
+  done
+  rm -rf "$beside"
+  say "the export template of $version could not be had; $cache/template.log tells why. Removing $cache and running this again brings both anew."
+}
+
 # Installs Debian's Godot in the cache. Prints why where it cannot, and fails.
 install_godot() {
   local cache tree libraries suite log
   cache=$(godot_cache)
-  if [ "$(uname -m)" != x86_64 ] || ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null || ! debian_source >/dev/null; then
+  if ! can_unpack_debian; then
     say "no Godot was found, and only Debian's can be brought here. Install Godot 4.3 or later, on the PATH or named by BANTER_GODOT."
     return 1
   fi
@@ -79,13 +118,20 @@ install_godot() {
   return 1
 }
 
+# Whether a build was configured before the export template was there.
+misses_template() {
+  grep -q '^BANTER_GODOT_TEMPLATE:FILEPATH=.*-NOTFOUND$' "$1" && [ -x "$(godot_cache)/tree/usr/bin/godot-template-release" ]
+}
+
 # The release build with a Godot, which is installed where there is none. Prints its path. Fails, and has said why, where there is none.
 configure_with_godot() {
   local program
   [ -z "${BANTER_GODOT:-}" ] || is_godot "$BANTER_GODOT" || fail "BANTER_GODOT is $BANTER_GODOT, which is no Godot 4.3 or later that works here."
   program=$(godot_program) || { install_godot && program=$(godot_program); } || return 1
+  bring_template "$program"
   (configure release)
-  grep -qxF "BANTER_GODOT:FILEPATH=$program" build/release/CMakeCache.txt ||
+  local cache=build/release/CMakeCache.txt
+  { grep -qxF "BANTER_GODOT:FILEPATH=$program" "$cache" && ! misses_template "$cache"; } ||
     with_progress "configuring release with Godot" build/release/configure.log cmake -S . -B build/release "-DBANTER_GODOT=$program"
   echo "$program"
 }

@@ -15,6 +15,7 @@ packages_of() {
     test) echo python3:python3 pkg-config:pkg-config ;;
     check) echo python3:python3 git:git g++:g++ clang-format-14:clang-format-14 ;;
     fetch) python_with_pip >/dev/null || echo python3 python3-pip ;;
+    screen) echo xvfb-run:xvfb xauth:xauth ;;
     fuzz) echo clang++:clang libclang-rt-14-dev ;;
   esac
 }

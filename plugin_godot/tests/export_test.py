@@ -1,7 +1,7 @@
 """Exports a game with Godot's own export template and runs it: export_test.py GODOT TEMPLATE LIBRARY MODEL.
 
-The model is inside the .pck, under a name that is not ASCII; the project that it came from is gone when the game runs. Exits with 77, which ctest
-counts as skipped, where there is no template.
+The model is inside the .pck, under a name that is not ASCII; the project that it came from is gone when the game runs: once headless, and once on a screen
+(Xvfb, where xvfb-run is installed). Exits with 77, which ctest counts as skipped, where there is no template.
 """
 
 import os
@@ -46,10 +46,20 @@ def command_of(game, template):
     return [str(game.with_name("player")), "--library-path", f"{libraries}:{libraries / 'pulseaudio'}", str(game)]
 
 
+def play(command, environment):
+    """Runs the game to its end. What it said."""
+    code, output = run(command, environment, 60)
+    said = [line for line in output.splitlines() if line.startswith("SAID:")]
+    if code != 0 or WANTED not in output or "ERROR" in output or not said or len(said[0]) < 20:
+        sys.exit(f"the exported game failed ({code}), {' '.join(command)}:\n{output}")
+    return said[0], output
+
+
 def main():
     godot, template, library, model = sys.argv[1:]
     if not os.access(template, os.X_OK):
-        print("SKIPPED: there is no export template of Godot (godot-template-release); remove ~/.cache/banter/godot and run ./dev godot, which brings one.")
+        print(f"SKIPPED: there is no export template (godot-template-release) for {godot}; ./dev godot brings one for a Godot "
+              "in its own cache; for another one configure with -DBANTER_GODOT_TEMPLATE=FILE.")
         sys.exit(77)
     with tempfile.TemporaryDirectory(prefix="banter export ü ") as folder:
         folder = pathlib.Path(folder)
@@ -62,11 +72,16 @@ def main():
         if code != 0 or "ERROR" in output or not game.with_name("libbanter_godot.so").exists():
             sys.exit(f"the export failed ({code}):\n{output}")
         shutil.rmtree(folder / "project")
-        code, output = run([*command_of(game, template), "--headless"], environment, 60)
-    said = [line for line in output.splitlines() if line.startswith("SAID:")]
-    if code != 0 or WANTED not in output or "ERROR" in output or not said or len(said[0]) < 20:
-        sys.exit(f"the exported game failed ({code}):\n{output}")
-    print("the exported game", said[0])
+        command = command_of(game, template)
+        said, _ = play([*command, "--headless"], environment)
+        print("the exported game", said)
+        if shutil.which("xvfb-run") is None:
+            print("not on a screen: xvfb-run is not installed")
+            return
+        on_screen, output = play(["xvfb-run", "-a", *command, "--rendering-driver", "opengl3", "--audio-driver", "Dummy"], environment)
+        if on_screen != said or "OpenGL" not in output:
+            sys.exit(f"on a screen it went otherwise:\n{output}")
+        print("the same on a screen")
 
 
 main()
