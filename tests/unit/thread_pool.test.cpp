@@ -132,6 +132,17 @@ TEST(ThreadPool, ManyPoolsComeAndGo) {
   }
 }
 
+/** Workers that are late for a short job meet the pool's end. */
+TEST(ThreadPool, EndsRightAfterAJobWhoeverIsLate) {
+  std::atomic<int> units{0};
+  constexpr int kPools = 1500;
+  for (int i = 0; i < kPools; ++i) {
+    const auto pool = make_pool(6);
+    for (int job = 0; job < 3; ++job) pool->for_each(6, [&](int32_t, int32_t) { units.fetch_add(1); });
+  }
+  EXPECT_EQ(units, kPools * 3 * 6);
+}
+
 TEST(ThreadPool, DefaultCountIsWithinTheMachine) {
   const int32_t count = default_thread_count();
   EXPECT_GE(count, 1);

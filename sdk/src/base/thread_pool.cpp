@@ -163,8 +163,9 @@ class Pool final : public ThreadPool {
         slot.job.wait(seen, std::memory_order_seq_cst);
         slot.sleeping.store(false, std::memory_order_relaxed);
       }
-      if (stop_.load(std::memory_order_relaxed)) return;
+      // In this order: a number read after stop_ could be the one that the destructor set, and we would wait for another.
       seen = slot.job.load(std::memory_order_acquire);
+      if (stop_.load(std::memory_order_relaxed)) return;
       take_units(seen, index, &slot);
     }
   }
