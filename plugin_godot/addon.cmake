@@ -35,7 +35,7 @@ file(CONFIGURE OUTPUT ${interface}/documentation.h CONTENT "${documentation}" @O
 # Everything but the looking up of the interface, which the tests also build for an older engine.
 add_library(
   banter_godot_objects OBJECT
-  src/banter_engine.cpp src/banter_npc.cpp src/engine_host.cpp src/engine_properties.cpp src/file_access_io.cpp src/npc_events.cpp
+  src/banter_engine.cpp src/banter_model.cpp src/banter_npc.cpp src/banter_profile.cpp src/engine_host.cpp src/engine_properties.cpp src/file_access_io.cpp src/npc_events.cpp
   src/npc_properties.cpp src/pending.cpp src/register.cpp src/binding/class_builder.cpp src/binding/variant.cpp
   ${interface}/gdextension_interface.h)
 banter_configure_target(banter_godot_objects)

@@ -21,6 +21,12 @@ class Instance {
   /** Texts that the editor shows beside a node that is not set up right. */
   virtual std::vector<std::string> configuration_warnings() const { return {}; }
 
+  /** How a property is shown: PropertyUsageFlags, given those that it was registered with. */
+  virtual uint32_t property_usage(std::string_view name, uint32_t usage) const {
+    static_cast<void>(name);
+    return usage;
+  }
+
   Object object() const { return object_; }
   ObjectId id() const { return id_of(object_); }
   /** Calls a method of the engine's class, "get_parent". */
@@ -71,6 +77,11 @@ Class* instance_of(Object object) {
   if (!object) return nullptr;
   return static_cast<Class*>(static_cast<Instance*>(
       interface().object_get_instance_binding(object.pointer, &ClassCallbacks::storage<Class>(), nullptr)));
+}
+/** The object that `reference` holds; for those of ours. */
+template <class Class>
+Class* instance_of(const Reference& reference) {
+  return instance_of<Class>(reference.object());
 }
 template <class Class>
 Class* instance_of(ObjectId id) {
