@@ -221,7 +221,8 @@ BANTER_API banter_result BANTER_CALL banter_model_get_info(banter_model* model, 
  *  @param out_needs  struct_size set by the caller
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_OUT_OF_MEMORY; of the file what FAILED of a load would
  *           tell: BANTER_ERROR_FILE_NOT_FOUND, _IO, _NOT_A_MODEL, _FILE_TRUNCATED, _CORRUPT; BANTER_ERROR_UNSUPPORTED
- *           (architecture, or heads that kv_type cannot hold)
+ *           (architecture, or heads that kv_type cannot hold). INVALID_ARGUMENT also for more context_tokens than the
+ *           model was trained for
  *  Thread safety: any thread; blocks while it reads.
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_model_measure(const banter_model_config* config,

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
 #include "formats/tensor_type.h"
+#include "model/hyperparameters.h"
 #include "model/kv_report.h"
 
 using banter::api::Caller;
@@ -157,9 +158,9 @@ banter_result measure(const banter::formats::Gguf& file, const banter::engine::L
     return fail(BANTER_ERROR_UNSUPPORTED, "The model's attention heads cannot be kept as %s; choose another kv_type.",
                 banter::ops::kv_type_name(type));
   }
-  constexpr uint64_t kUsualContext = 8192;
-  const auto asked = static_cast<uint64_t>(settings.context_tokens);
-  const uint64_t context = std::min(asked != 0 ? asked : kUsualContext, kv->trained_context);
+  const auto parameters = banter::model::read_hyperparameters(file, settings.context_tokens);
+  if (!parameters) return fail(parameters.error());  // a context that is too long
+  const auto context = static_cast<uint64_t>(parameters->context);
   for (const banter::formats::GgufTensor& tensor : file.tensors()) {
     out.weight_bytes += tensor.bytes;
     out.parameters += tensor.elements();
