@@ -29,7 +29,7 @@ func _enter_tree() -> void:
 	add_tool_menu_item(IMPORT_ITEM, _dialog.popup_file_dialog)
 	_dock = Dock.new()
 	_dock.name = "Banter"
-	add_control_to_dock(DOCK_SLOT_RIGHT_BL, _dock)
+	add_control_to_dock(DOCK_SLOT_RIGHT_UL, _dock)
 
 
 func _exit_tree() -> void:

@@ -15,7 +15,11 @@ func _init() -> void:
 		add_child(label)
 		var value := Label.new()
 		value.size_flags_horizontal = SIZE_EXPAND_FILL
-		value.text_overrun_behavior = TextServer.OVERRUN_TRIM_ELLIPSIS
+		if title == ROWS[-1]:  # a sentence
+			value.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
+			label.size_flags_vertical = SIZE_SHRINK_BEGIN
+		else:
+			value.text_overrun_behavior = TextServer.OVERRUN_TRIM_ELLIPSIS
 		value.mouse_filter = MOUSE_FILTER_PASS
 		add_child(value)
 		_values.append(value)
@@ -42,7 +46,7 @@ func show_reply(stats: Dictionary) -> void:
 		return
 	_show("Speed", "%.1f tokens/s" % stats["tokens_per_second"], "%d tokens; ended by: %s" % [stats["generated_tokens"], stats["finish_reason"]])
 	_show("First token", "%.0f ms" % stats["time_to_first_token_ms"])
-	_show("Prompt", "%d tokens, %d of them cached" % [stats["prompt_tokens"], stats["cached_tokens"]])
+	_show("Prompt", "%d of %d cached" % [stats["cached_tokens"], stats["prompt_tokens"]], "Tokens of the prompt; those in the cache cost nothing.")
 
 
 func show_engine(engine: BanterEngine) -> void:
@@ -53,9 +57,10 @@ func show_engine(engine: BanterEngine) -> void:
 	var total: int = metrics["kv_bytes_total"]
 	var used: int = metrics["kv_bytes_used"]
 	_show("Memory", String.humanize_size(weights + total), "Model %s, room for conversations %s" % [String.humanize_size(weights), String.humanize_size(total)])
-	_show("Conversations", "%s of %s" % [String.humanize_size(used), String.humanize_size(total)], "KV pages that conversations hold now")
+	_show("Conversations", "%s / %s" % [String.humanize_size(used), String.humanize_size(total)], "KV pages that conversations hold now")
 	var warning: String = engine.model_info.get("warning", "")
-	_show("Computes", engine.backend_name, (engine.backend_reason + "\n" + warning).strip_edges())
+	var reason := engine.backend_reason.replace(ProjectSettings.globalize_path("res://"), "res://")
+	_show("Computes", "%s. %s" % [engine.backend_name, reason], (reason + "\n" + warning).strip_edges())
 	if engine.is_model_loaded() and metrics["recent_decode_tokens_per_second"] > 0.0 and metrics["requests_active"] > 0:
 		_show("Speed", "%.1f tokens/s" % metrics["recent_decode_tokens_per_second"])
 

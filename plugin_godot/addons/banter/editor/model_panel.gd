@@ -181,6 +181,7 @@ func _on_option_changed() -> void:
 
 func _measure() -> void:
 	model.model_path = _path.text
+	_path.tooltip_text = _path.text
 	model.context_tokens = 0
 	model.kv_type = _kv.selected as BanterEngine.KVType
 	_load.disabled = true

@@ -124,7 +124,7 @@ func talk() -> void:
 	var said: String = _dock.conversation.get_transcript()
 	check(said.contains("You  there was a") and said.length() > 60, "what was said: " + said)
 	check(_dock.figures.get_value("Speed").ends_with("tokens/s") and _dock.figures.get_value("First token").ends_with("ms"), "figures of the reply")
-	check(_dock.figures.get_value("Memory").ends_with("iB") and _dock.figures.get_value("Conversations").contains(" of "), "figures of the memory")
+	check(_dock.figures.get_value("Memory").ends_with("iB") and _dock.figures.get_value("Conversations").contains(" / "), "figures of the memory")
 	check(_dock.figures.get_value("Computes").begins_with("cpu/") or _dock.figures.get_value("Computes").begins_with("cuda"), "what computes: " + _dock.figures.get_value("Computes"))
 	var mira: BanterNPC = EditorInterface.get_edited_scene_root().get_node("MiraBody/Mira")
 	check(mira.history.is_empty() and not mira.is_talking(), "the scene's node stays as it was")
