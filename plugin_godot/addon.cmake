@@ -52,7 +52,10 @@ function(banter_godot_extension target)
   target_compile_options(${target} PRIVATE -fno-rtti)
   target_link_libraries(${target} PRIVATE banter_godot_objects)
   banter_version_script(${target} ${banter_godot_exports})
-  target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now,-z,defs LINKER:--as-needed -static-libstdc++ -static-libgcc)
+  target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now LINKER:--as-needed)
+  if(NOT BANTER_SANITIZE)  # the sanitizers' run-time library comes from outside, and sees only a shared libstdc++
+    target_link_options(${target} PRIVATE LINKER:-z,defs -static-libstdc++ -static-libgcc)
+  endif()
 endfunction()
 
 add_library(banter_godot MODULE src/binding/interface.cpp)
