@@ -18,9 +18,7 @@ void BanterEngine::set_model_path(const std::string& value) {
 void BanterEngine::set_model(const Reference& value) {
   const Reference before = model_;
   model_ = instance_of<BanterModel>(value) != nullptr ? value : Reference();
-  const Callable changed(object(), StringName("_model_changed"));
-  if (before) before.variant().call("disconnect", "changed", changed);
-  if (model_) model_.variant().call("connect", "changed", changed);
+  follow(object(), "_model_changed", before, model_);
   engine_call("notify_property_list_changed");
   model_changed();
 }

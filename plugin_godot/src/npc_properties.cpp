@@ -18,12 +18,8 @@ void BanterNPC::set_persona(const std::string& value) {
 void BanterNPC::set_profile(const Reference& value) {
   const Reference before = profile_;
   profile_ = instance_of<BanterProfile>(value) != nullptr ? value : Reference();
-  const Callable changed(object(), StringName("_profile_changed"));
-  if (before) before.variant().call("disconnect", "changed", changed);
-  if (profile_) {
-    profile_.variant().call("connect", "changed", changed);
-    own_profile()->note_file();
-  }
+  follow(object(), "_profile_changed", before, profile_);
+  if (BanterProfile* const profile = own_profile()) profile->note_file();
   engine_call("notify_property_list_changed");
   profile_changed();
 }

@@ -78,6 +78,17 @@ Class* instance_of(Object object) {
   return static_cast<Class*>(static_cast<Instance*>(
       interface().object_get_instance_binding(object.pointer, &ClassCallbacks::storage<Class>(), nullptr)));
 }
+/** Has `method` of an object of ours called when a resource changes, instead of when `before` does. */
+inline void follow(Object object, const char* method, const Reference& before, const Reference& after) {
+  const Callable callable(object, StringName(method));
+  // Connections outlive a reload of the extension, what is behind the objects does not: so they are asked, not remembered.
+  const auto is_connected = [&](const Reference& resource) {
+    return resource.variant().call("is_connected", "changed", callable).to_bool();
+  };
+  if (before && is_connected(before)) before.variant().call("disconnect", "changed", callable);
+  if (after && !is_connected(after)) after.variant().call("connect", "changed", callable);
+}
+
 /** The object that `reference` holds; for those of ours. */
 template <class Class>
 Class* instance_of(const Reference& reference) {
