@@ -137,8 +137,10 @@ func _on_selection_changed() -> void:
 		return
 	if found == null and is_instance_valid(_selected) and _selected.is_inside_tree():
 		return  # something else was selected: the conversation goes on
+	if is_instance_valid(_selected) and _selected.tree_exiting.is_connected(_on_selected_gone):
+		_selected.tree_exiting.disconnect(_on_selected_gone)
 	_selected = found
-	if _selected != null and not _selected.tree_exiting.is_connected(_on_selected_gone):
+	if _selected != null:
 		_selected.tree_exiting.connect(_on_selected_gone, CONNECT_ONE_SHOT)
 	clear()
 

@@ -150,7 +150,16 @@ func stop_and_clear() -> void:
 	await select("GuardBody/Guard")
 	check(person() == "Guard" and _dock.conversation.get_transcript().is_empty(), "another one begins anew")
 	check(await until(func() -> bool: return not _dock.conversation._is_talking), "and nobody talks")
+	var mira_body: Node = EditorInterface.get_edited_scene_root().get_node("MiraBody")
+	EditorInterface.get_edited_scene_root().remove_child(mira_body)
+	check(person() == "Guard", "somebody else goes")
+	EditorInterface.get_edited_scene_root().add_child(mira_body)
 	await select("MiraBody")
+	EditorInterface.get_edited_scene_root().remove_child(mira_body)
+	check(person() == "Nobody is selected", "who is spoken to goes")
+	EditorInterface.get_edited_scene_root().add_child(mira_body)
+	await select("MiraBody")
+	check(person() == "Mira", "and comes back")
 
 
 func failures() -> void:
