@@ -30,7 +30,8 @@ def contents(library, cuda):
     for path in sorted(ADDON.rglob("*")):
         if path.is_file() and path.suffix not in FOREIGN and "bin" not in path.relative_to(ADDON).parts:
             entries[path.relative_to(ADDON).as_posix()] = path.read_bytes()
-    entries["README.md"] = (HERE / "README.md").read_bytes()
+    readme = (HERE / "README.md").read_text()
+    entries["README.md"] = "".join(line for line in readme.splitlines(True) if not line.startswith("![")).encode()  # pictures stay behind
     entries["THIRDPARTY.md"] = (HERE.parent / "THIRDPARTY.md").read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         entries["bin/libbanter_godot.so"] = stripped(library, pathlib.Path(folder))
