@@ -33,15 +33,13 @@ def assemble(project, library, models):
     (project / ".godot/extension_list.cfg").write_text("res://addons/banter/banter.gdextension\n")
 
 
-def sanitizer_settings(suppressions):
-    """Godot itself is built without sanitizers: what it does is not looked at, and its own leaks are not ours."""
-    return {
-        # The library that opens extensions comes before the run-time library.
-        "ASAN_OPTIONS": "verify_asan_link_order=0",
-        "LSAN_OPTIONS": f"suppressions={suppressions}/lsan.supp:print_suppressions=0",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
-        "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:suppressions={suppressions}/tsan.supp",
-    }
+# Godot itself is built without sanitizers: what it does is not looked at, and its own leaks are not ours.
+SANITIZERS = {
+    "ASAN_OPTIONS": "verify_asan_link_order=0",  # the library that opens extensions comes before the run-time library
+    "LSAN_OPTIONS": f"suppressions={HERE / 'lsan.supp'}:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:suppressions={HERE.parents[1] / '.dev/tsan.supp'}",
+}
 
 
 def main():
@@ -54,7 +52,6 @@ def main():
     parser.add_argument("--source", help="text of the script, in the place of the project's own")
     parser.add_argument("--show", action="store_true", help="print the output of a test that passed, too")
     parser.add_argument("--preload", action="append", default=[], help="libraries for LD_PRELOAD: those of a sanitizer")
-    parser.add_argument("--suppressions", type=pathlib.Path, help="folder of NAME.supp files")
     parser.add_argument("--seconds", type=int, default=100)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="banter godot ü ") as folder:  # a path that has to be quoted and is not ASCII
@@ -70,7 +67,7 @@ def main():
         (folder / "home").mkdir()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")} | {"HOME": str(folder / "home")}
         if options.preload:
-            environment |= sanitizer_settings(options.suppressions) | {"LD_PRELOAD": ":".join(options.preload)}
+            environment |= SANITIZERS | {"LD_PRELOAD": ":".join(options.preload)}
         command = [options.godot, "--headless", "--verbose", "--path", str(project)]
         command += ["--editor"] if options.editor else ["--script", f"res://{options.script}.gd"]
         try:
