@@ -35,7 +35,7 @@ file(CONFIGURE OUTPUT ${interface}/documentation.h CONTENT "${documentation}" @O
 # Everything but the looking up of the interface, which the tests also build for an older engine.
 add_library(
   banter_godot_objects OBJECT
-  src/banter_engine.cpp src/banter_npc.cpp src/engine_host.cpp src/engine_properties.cpp src/file_access_io.cpp src/npc_events.cpp
+  src/banter_engine.cpp src/banter_model.cpp src/banter_npc.cpp src/banter_profile.cpp src/engine_host.cpp src/engine_properties.cpp src/file_access_io.cpp src/npc_events.cpp
   src/npc_properties.cpp src/pending.cpp src/register.cpp src/binding/class_builder.cpp src/binding/variant.cpp
   ${interface}/gdextension_interface.h)
 banter_configure_target(banter_godot_objects)
@@ -52,7 +52,10 @@ function(banter_godot_extension target)
   target_compile_options(${target} PRIVATE -fno-rtti)
   target_link_libraries(${target} PRIVATE banter_godot_objects)
   banter_version_script(${target} ${banter_godot_exports})
-  target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now,-z,defs LINKER:--as-needed -static-libstdc++ -static-libgcc)
+  target_link_options(${target} PRIVATE LINKER:-z,relro,-z,now LINKER:--as-needed)
+  if(NOT BANTER_SANITIZE)  # the sanitizers' run-time library comes from outside, and sees only a shared libstdc++
+    target_link_options(${target} PRIVATE LINKER:-z,defs -static-libstdc++ -static-libgcc)
+  endif()
 endfunction()
 
 add_library(banter_godot MODULE src/binding/interface.cpp)

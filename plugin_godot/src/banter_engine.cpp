@@ -1,6 +1,7 @@
 #include "banter_engine.h"
 
 #include "errors.h"
+#include "file_access_io.h"
 
 namespace banter::godot {
 namespace {
@@ -51,25 +52,44 @@ void BanterEngine::notification(int32_t what) {
 }
 
 std::vector<std::string> BanterEngine::configuration_warnings() const {
-  if (!model_path_.empty() || !auto_load_) return {};
-  return {
-      "No model is set: set \"model_path\" to a GGUF file, or switch \"auto_load\" off and call load_model() from a "
-      "script."};
+  std::vector<std::string> found;
+  if (const auto* const model = instance_of<BanterModel>(model_)) {
+    found = model->problems();
+  } else if (!model_path_.empty()) {
+    if (!file_exists(model_path_)) found.push_back("The model's file is not there: " + model_path_ + ".");
+  } else if (auto_load_) {
+    found.emplace_back(
+        "No model is set: set \"model\", or \"model_path\" to a GGUF file, or switch \"auto_load\" off and call "
+        "load_model() from a script.");
+  }
+  if (memory_budget_mb_ > 0 && kv_budget_mb_ >= memory_budget_mb_) {
+    found.emplace_back(
+        "\"kv_budget_mb\" leaves nothing of \"memory_budget_mb\" for the model's weights: make it smaller.");
+  }
+  return found;
+}
+
+uint32_t BanterEngine::property_usage(std::string_view name, uint32_t usage) const {
+  if (!model_) return usage;
+  for (const char* const replaced :
+       {"model_path", "chat_template", "context_tokens", "kv_type", "kv_budget_mb", "speculation"}) {
+    if (name == replaced) return usage | kUsageReadOnly;
+  }
+  return usage;
 }
 
 void BanterEngine::enter_tree() {
   engine_call("add_to_group", kGroup);
   if (in_editor()) return;
-  engine_call("set_process", true);
   if (performance_monitors_) add_monitors();
   // Here and not when ready: nodes beside this one may speak in their own _ready().
   const bool idle = host_ == nullptr || host_->model_state() == EngineHost::ModelState::kNone;
-  if (auto_load_ && !model_path_.empty() && idle) static_cast<void>(load_model(model_path_));
+  if (auto_load_ && (model_ || !model_path_.empty()) && idle) static_cast<void>(load_model(""));
 }
 
 void BanterEngine::poll() {
   const std::shared_ptr<EngineHost> host = host_;
-  if (host == nullptr || in_editor()) return;
+  if (host == nullptr) return;
   static_cast<void>(banter_engine_begin_frame(host->engine()));
   Emissions emissions;
   host->poll(emissions);
@@ -85,7 +105,14 @@ int64_t BanterEngine::refuse(banter_result code, const std::string& message) {
 }
 
 int64_t BanterEngine::load_model(const std::string& path) {
-  if (path.empty()) return refuse(BANTER_ERROR_INVALID_ARGUMENT, "load_model() needs the path of a GGUF file.");
+  const ModelSettings settings = model_settings(path);
+  if (settings.path.empty()) {
+    return refuse(BANTER_ERROR_INVALID_ARGUMENT,
+                  "load_model() needs a model: a path, or the property model or model_path.");
+  }
+  if (settings.speculation == BANTER_SPECULATION_DRAFT && settings.draft_path.empty()) {
+    return refuse(BANTER_ERROR_INVALID_ARGUMENT, "The BanterModel's speculation is Draft, but it has no draft_path.");
+  }
   banter_result code = BANTER_OK;
   if (host_ == nullptr || host_->settings() != engine_settings()) {
     if (host_ != nullptr) host_->close();
@@ -93,7 +120,8 @@ int64_t BanterEngine::load_model(const std::string& path) {
     if (host_ == nullptr) return refuse(code, banter_last_error_message());
     apply_pace();
   }
-  code = host_->load(model_settings(path));
+  engine_call("set_process", true);  // in the editor nothing runs unless a script of it loads a model
+  code = host_->load(settings);
   if (code != BANTER_OK) return refuse(code, banter_last_error_message());
   return kOk;
 }
@@ -124,7 +152,10 @@ EngineSettings BanterEngine::engine_settings() const {
 }
 
 ModelSettings BanterEngine::model_settings(const std::string& path) const {
-  return {.path = path,
+  const auto* const model = instance_of<BanterModel>(model_);
+  if (path.empty() && model != nullptr) return model->settings();
+  return {.path = path.empty() ? model_path_ : path,
+          .draft_path = {},
           .chat_template = chat_template_,
           .context_tokens = static_cast<uint32_t>(context_tokens_),
           .kv_budget_bytes = static_cast<uint64_t>(kv_budget_mb_) * kMegabyte,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "banter_model.h"
 #include "engine_host.h"
 
 namespace banter::godot {
@@ -21,6 +22,8 @@ class BanterEngine final : public Instance {
 
   void notification(int32_t what) override;
   std::vector<std::string> configuration_warnings() const override;
+  PackedStringArray setup_problems() const { return PackedStringArray(configuration_warnings()); }
+  uint32_t property_usage(std::string_view name, uint32_t usage) const override;
 
   int64_t load_model(const std::string& path);
   void unload_model();
@@ -45,12 +48,14 @@ class BanterEngine final : public Instance {
   void remove_monitors();
   EngineSettings engine_settings() const;
   ModelSettings model_settings(const std::string& path) const;
+  void model_changed();
   int64_t refuse(banter_result code, const std::string& message);
 
   std::shared_ptr<EngineHost> host_;
   std::vector<std::string> monitors_;
 
   // Properties.
+  Reference model_;  // a BanterModel
   std::string model_path_, chat_template_;
   bool auto_load_ = true, paused_ = false, performance_monitors_ = true;
   int64_t device_ = BANTER_BACKEND_AUTO, thread_count_ = 0, memory_budget_mb_ = 0, swap_budget_mb_ = 0,
@@ -60,6 +65,8 @@ class BanterEngine final : public Instance {
 
  public:
   // Properties, one pair each.
+  Reference model() const { return model_; }
+  void set_model(const Reference& value);
   std::string model_path() const { return model_path_; }
   void set_model_path(const std::string& value);
   std::string chat_template() const { return chat_template_; }

@@ -4,9 +4,25 @@
 #include <utility>
 
 #include "banter_engine.h"
+#include "banter_profile.h"
 #include "errors.h"
 
 namespace banter::godot {
+namespace {
+
+/** Whether the project has the autoload that the plugin adds: in the editor it is in no tree. */
+bool has_autoload() {
+  return Variant(singleton("ProjectSettings")).call("has_setting", "autoload/Banter").to_bool();
+}
+
+/** Where files change beside a running game: not in exported ones, nor in the editor, which looks itself. */
+bool follows_files() {
+  return Variant(singleton("OS")).call("is_debug_build").to_bool() &&
+         !Variant(singleton("Engine")).call("is_editor_hint").to_bool();
+}
+
+}  // namespace
+
 BanterNPC::~BanterNPC() {
   // What is awaited ends, although the node that could tell so is half gone: none of its own methods can be called here.
   for (const auto& [id, request] : running_) BanterPending::complete_later(request.pending, cancelled_result(request));
@@ -15,20 +31,61 @@ BanterNPC::~BanterNPC() {
 }
 
 void BanterNPC::notification(int32_t what) {
-  if (what == kEnterTree) stale_ = stale_ || engine_id_ == 0;  // another engine may be nearer now
+  if (what != kEnterTree) return;
+  stale_ = stale_ || engine_id_ == 0;  // another engine may be nearer now
+  engine_call("update_configuration_warnings");
 }
 
 std::vector<std::string> BanterNPC::configuration_warnings() const {
-  if (engine_id_ != 0 || engine_node() != nullptr) return {};
-  return {
-      "There is no BanterEngine for this character: set the property \"engine\", put the node below a BanterEngine, or "
-      "make "
-      "one an autoload."};
+  std::vector<std::string> found;
+  if (engine_id_ == 0 && engine_node() == nullptr && !has_autoload()) {
+    found.emplace_back(
+        "There is no BanterEngine for this character: set the property \"engine\", put the node below a BanterEngine, "
+        "or "
+        "make one an autoload, as enabling the plugin does.");
+  }
+  const BanterProfile* const profile = own_profile();
+  if (profile == nullptr) {
+    if (persona_.empty())
+      found.emplace_back("The character is nobody yet: write its \"persona\", or set a \"profile\".");
+    if (context_tokens_ != 0 && reply_reserve_tokens_ >= context_tokens_) {
+      found.emplace_back("\"reply_reserve_tokens\" leaves nothing of \"context_tokens\" for the conversation.");
+    }
+  } else {
+    if (!persona_.empty())
+      found.emplace_back("The profile's persona is used, and the node's own \"persona\" is not: clear one of them.");
+    if (profile->is_silent_about_itself()) found.emplace_back("The profile has neither persona nor lore.");
+    if (const std::string problem = profile->problem(); !problem.empty()) found.push_back(problem);
+    const ProfileData& data = profile->data();
+    if (data.context_tokens != 0 && data.reply_reserve_tokens >= data.context_tokens) {
+      found.emplace_back(
+          "The profile's reply_reserve_tokens leave nothing of its context_tokens for the conversation.");
+    }
+  }
+  if (speech_.thinking == BANTER_THINKING_OFF && speech_.thinking_budget_tokens > 0) {
+    found.emplace_back("\"thinking_budget_tokens\" has no meaning while \"thinking\" is Off.");
+  }
+  if (speech_.max_tokens > 0 && speech_.thinking_budget_tokens >= speech_.max_tokens) {
+    found.emplace_back(
+        "\"max_tokens\" counts thoughts, too: \"thinking_budget_tokens\" leaves nothing of it for speech.");
+  }
+  return found;
+}
+
+uint32_t BanterNPC::property_usage(std::string_view name, uint32_t usage) const {
+  if (!profile_) return usage;
+  for (const char* const replaced :
+       {"priority", "stop_strings", "context_policy", "context_tokens", "reply_reserve_tokens", "seed", "temperature",
+        "top_k", "top_p", "min_p", "repetition_penalty"}) {
+    if (name == replaced) return usage | kUsageReadOnly;
+  }
+  return usage;
 }
 
 /* ------------------------------------------------------------------ what is asked for */
 
 int64_t BanterNPC::enqueue(Request request) {
+  if (BanterProfile* const profile = own_profile(); profile != nullptr && follows_files()) profile->refresh();
   const int64_t id = request.id = ++last_id_;
   waiting_.push_back(std::move(request));
   // What cannot be is told when the caller has had the time to connect and to await.
@@ -204,6 +261,13 @@ banter_result BanterNPC::prepare(std::string& why) {
 }
 
 banter_result BanterNPC::create_character() {
+  generation_ = host_->generation();
+  stale_ = false;
+  turns_sent_ = 0;
+  if (const BanterProfile* const profile = own_profile()) {
+    const std::vector<std::byte> bytes = write_profile_binary(profile->data());
+    return banter_npc_create_from_profile(host_->model(), bytes.data(), bytes.size(), nullptr, &character_);
+  }
   banter_npc_config config;
   banter_npc_config_init(&config, sizeof config);
   config.persona = persona_.data();
@@ -212,11 +276,7 @@ banter_result BanterNPC::create_character() {
   config.reply_reserve_tokens = static_cast<uint32_t>(reply_reserve_tokens_);
   config.context_policy = static_cast<banter_context_policy>(context_policy_);
   if (persona_.empty()) config.persona = nullptr;
-  const banter_result code = banter_npc_create(host_->model(), &config, &character_);
-  generation_ = host_->generation();
-  stale_ = false;
-  turns_sent_ = 0;
-  return code;
+  return banter_npc_create(host_->model(), &config, &character_);
 }
 
 banter_result BanterNPC::send_turns() {
@@ -243,27 +303,29 @@ banter_result BanterNPC::submit(const Request& request, banter_request_id& out) 
 }
 
 banter_result BanterNPC::submit_say(const Request& request, banter_request_id& out) {
-  banter_sampling_config sampling;
-  banter_sampling_config_init(&sampling, sizeof sampling);
-  sampling.seed = static_cast<uint64_t>(speech_.seed);
-  sampling.temperature = static_cast<float>(speech_.temperature);
-  sampling.top_k = static_cast<int32_t>(speech_.top_k);
-  sampling.top_p = static_cast<float>(speech_.top_p);
-  sampling.min_p = static_cast<float>(speech_.min_p);
-  sampling.repetition_penalty = static_cast<float>(speech_.repetition_penalty);
-  std::vector<const char*> stops;
-  for (const std::string& stop : speech_.stop_strings) stops.push_back(stop.c_str());
   banter_request_config config;
   banter_request_config_init(&config, sizeof config);
   config.flags |= BANTER_REQUEST_REPORT_THOUGHT;
   config.max_tokens = static_cast<uint32_t>(speech_.max_tokens);
-  config.priority = static_cast<int32_t>(speech_.priority);
-  config.sampling = &sampling;
-  config.stop_strings = stops.data();
-  config.stop_string_count = static_cast<uint32_t>(stops.size());
   config.deadline_ms = static_cast<uint32_t>(speech_.deadline_ms);
   config.thinking = static_cast<banter_thinking>(speech_.thinking);
   config.thinking_budget_tokens = static_cast<uint32_t>(speech_.thinking_budget_tokens);
+  banter_sampling_config sampling;
+  std::vector<const char*> stops;
+  if (own_profile() == nullptr) {  // else the character was made with its profile's
+    banter_sampling_config_init(&sampling, sizeof sampling);
+    sampling.seed = static_cast<uint64_t>(speech_.seed);
+    sampling.temperature = static_cast<float>(speech_.temperature);
+    sampling.top_k = static_cast<int32_t>(speech_.top_k);
+    sampling.top_p = static_cast<float>(speech_.top_p);
+    sampling.min_p = static_cast<float>(speech_.min_p);
+    sampling.repetition_penalty = static_cast<float>(speech_.repetition_penalty);
+    for (const std::string& stop : speech_.stop_strings) stops.push_back(stop.c_str());
+    config.sampling = &sampling;
+    config.priority = static_cast<int32_t>(speech_.priority);
+    config.stop_strings = stops.data();
+    config.stop_string_count = static_cast<uint32_t>(stops.size());
+  }
   return banter_npc_say(character_, request.text.data(), request.text.size(), &config, &out);
 }
 
@@ -298,6 +360,10 @@ BanterEngine* BanterNPC::engine_node() const {
   if (!engine_call("is_inside_tree").to_bool()) return nullptr;
   const Variant first = engine_call("get_tree").call("get_first_node_in_group", BanterEngine::kGroup);
   return instance_of<BanterEngine>(first.to_object());
+}
+
+BanterProfile* BanterNPC::own_profile() const {
+  return instance_of<BanterProfile>(profile_);
 }
 
 }  // namespace banter::godot

@@ -15,6 +15,7 @@
 namespace banter::godot {
 
 class BanterEngine;
+class BanterProfile;
 
 /** How a character speaks; each field is a property of the node. */
 struct Speech {
@@ -33,6 +34,8 @@ class BanterNPC final : public Instance {
 
   void notification(int32_t what) override;
   std::vector<std::string> configuration_warnings() const override;
+  PackedStringArray setup_problems() const { return PackedStringArray(configuration_warnings()); }
+  uint32_t property_usage(std::string_view name, uint32_t usage) const override;
 
   int64_t say(const std::string& text);
   Signal ask(const std::string& text);
@@ -87,9 +90,13 @@ class BanterNPC final : public Instance {
   void release_character();
   void leave_host();
   BanterEngine* engine_node() const;
+  BanterProfile* own_profile() const;
+  /** The profile, or something in it, is another one: the next reply is the new one's. */
+  void profile_changed();
 
   // Properties.
   std::string persona_;
+  Reference profile_;  // a BanterProfile
   ObjectId engine_id_ = 0;
   Speech speech_;
   int64_t context_policy_ = BANTER_CONTEXT_TRIM, context_tokens_ = 0, reply_reserve_tokens_ = 0;
@@ -109,6 +116,8 @@ class BanterNPC final : public Instance {
   // Properties, one pair each.
   std::string persona() const { return persona_; }
   void set_persona(const std::string& value);
+  Reference profile() const { return profile_; }
+  void set_profile(const Reference& value);
   Object engine() const { return object_of(engine_id_); }
   void set_engine(Object value);
   int64_t context_policy() const { return context_policy_; }
@@ -141,6 +150,16 @@ class BanterNPC final : public Instance {
   void set_deadline_ms(int64_t value);
   PackedStringArray stop_strings() const { return PackedStringArray(speech_.stop_strings); }
   void set_stop_strings(const PackedStringArray& value) { speech_.stop_strings = value.texts(); }
+
+ private:
+  /** Sets what a character is made with. */
+  template <class Value>
+  void assign(Value& member, const Value& value) {
+    if (member == value) return;
+    member = value;
+    stale_ = true;
+    engine_call("update_configuration_warnings");
+  }
 };
 
 }  // namespace banter::godot

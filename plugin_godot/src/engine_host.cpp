@@ -23,14 +23,26 @@ std::shared_ptr<EngineHost> EngineHost::create(ObjectId node, const EngineSettin
   return code == BANTER_OK ? host : nullptr;
 }
 
+banter_result EngineHost::load_file(const std::string& path, banter_model_config& config, banter_model** model,
+                                    banter_request_id* request) {
+  config.path = path.data();
+  config.path_len = path.size();
+  const banter_io io = file_access_io();
+  if (path.find("://") != std::string::npos) config.io = &io;
+  return banter_model_load(engine_, &config, model, request);
+}
+
 banter_result EngineHost::load(const ModelSettings& settings) {
   release_model();
   banter_model_config config;
   banter_model_config_init(&config, sizeof config);
-  config.path = settings.path.data();
-  config.path_len = settings.path.size();
-  const banter_io io = file_access_io();
-  if (settings.path.find("://") != std::string::npos) config.io = &io;
+  banter_result code = BANTER_OK;
+  if (!settings.draft_path.empty()) {
+    banter_model_config draft = config;
+    draft.context_tokens = settings.context_tokens;
+    code = load_file(settings.draft_path, draft, &draft_, &draft_load_);
+    config.draft_model = draft_;
+  }
   if (!settings.chat_template.empty()) {
     config.chat_template = settings.chat_template.data();
     config.chat_template_len = settings.chat_template.size();
@@ -39,7 +51,7 @@ banter_result EngineHost::load(const ModelSettings& settings) {
   config.kv_budget_bytes = settings.kv_budget_bytes;
   config.kv_type = settings.kv_type;
   config.speculation = settings.speculation;
-  const banter_result code = banter_model_load(engine_, &config, &model_, &load_);
+  if (code == BANTER_OK) code = load_file(settings.path, config, &model_, &load_);
   generation_++;
   progress_ = 0;
   state_ = code == BANTER_OK ? ModelState::kLoading : ModelState::kFailed;
@@ -52,9 +64,9 @@ void EngineHost::unload(Emissions& emissions) {
 }
 
 void EngineHost::release_model() {
-  banter_model_release(model_);
-  model_ = nullptr;
-  load_ = 0;
+  banter_model_release(std::exchange(model_, nullptr));
+  banter_model_release(std::exchange(draft_, nullptr));
+  load_ = draft_load_ = 0;
   generation_++;
   state_ = ModelState::kNone;
   progress_ = 0;
@@ -89,7 +101,10 @@ void EngineHost::poll(Emissions& emissions) {
 }
 
 void EngineHost::handle_load(const banter_event& event, Emissions& emissions) {
-  if (event.request != load_ || load_ == 0) return;  // of a load that another one replaced
+  if (event.request == draft_load_ && event.kind == BANTER_EVENT_FAILED) {
+    emissions.add(node_, "failed", error_of(event.code), std::string("The draft model: ") + event.text);
+  }
+  if (event.request != load_ || load_ == 0) return;  // of the draft, or of a load that another one replaced
   switch (event.kind) {
     case BANTER_EVENT_LOAD_PROGRESS:
       progress_ = event.progress;
@@ -123,7 +138,7 @@ void EngineHost::close() {
   for (BanterNPC* const npc : npcs) npc->engine_closed();
   npcs_.clear();
   requests_.clear();
-  model_ = nullptr;
+  model_ = draft_ = nullptr;
   state_ = ModelState::kNone;
   generation_++;
   banter_engine_destroy(std::exchange(engine_, nullptr));

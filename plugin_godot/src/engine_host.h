@@ -27,6 +27,7 @@ struct EngineSettings {
 /** What a model is loaded with. */
 struct ModelSettings {
   std::string path;
+  std::string draft_path;  // where speculation is that of a draft model
   std::string chat_template;
   uint32_t context_tokens = 0;
   uint64_t kv_budget_bytes = 0;
@@ -65,6 +66,8 @@ class EngineHost {
   void expect(banter_request_id request, BanterNPC* npc) { requests_[request] = npc; }
 
  private:
+  banter_result load_file(const std::string& path, banter_model_config& config, banter_model** model,
+                          banter_request_id* request);
   void release_model();
   void handle_load(const banter_event& event, Emissions& emissions);
 
@@ -72,7 +75,8 @@ class EngineHost {
   EngineSettings settings_;
   banter_engine* engine_ = nullptr;
   banter_model* model_ = nullptr;
-  banter_request_id load_ = 0;
+  banter_model* draft_ = nullptr;
+  banter_request_id load_ = 0, draft_load_ = 0;
   ModelState state_ = ModelState::kNone;
   uint64_t generation_ = 0;
   float progress_ = 0;

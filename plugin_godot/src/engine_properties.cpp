@@ -15,6 +15,18 @@ void BanterEngine::set_model_path(const std::string& value) {
   engine_call("update_configuration_warnings");
 }
 
+void BanterEngine::set_model(const Reference& value) {
+  const Reference before = model_;
+  model_ = instance_of<BanterModel>(value) != nullptr ? value : Reference();
+  follow(object(), "_model_changed", before, model_);
+  engine_call("notify_property_list_changed");
+  model_changed();
+}
+
+void BanterEngine::model_changed() {
+  engine_call("update_configuration_warnings");
+}
+
 void BanterEngine::set_device(int64_t value) {
   const bool known = value == BANTER_BACKEND_AUTO || value == BANTER_BACKEND_CPU || value == BANTER_BACKEND_CUDA;
   device_ = known ? value : static_cast<int64_t>(BANTER_BACKEND_AUTO);
@@ -22,10 +34,12 @@ void BanterEngine::set_device(int64_t value) {
 
 void BanterEngine::set_thread_count(int64_t value) {
   thread_count_ = std::clamp<int64_t>(value, 0, 256);
+  engine_call("update_configuration_warnings");
 }
 
 void BanterEngine::set_memory_budget_mb(int64_t value) {
   memory_budget_mb_ = std::clamp<int64_t>(value, 0, kMostMegabytes);
+  engine_call("update_configuration_warnings");
 }
 
 void BanterEngine::set_swap_budget_mb(int64_t value) {
@@ -34,6 +48,7 @@ void BanterEngine::set_swap_budget_mb(int64_t value) {
 
 void BanterEngine::set_kv_budget_mb(int64_t value) {
   kv_budget_mb_ = std::clamp<int64_t>(value, 0, kMostMegabytes);
+  engine_call("update_configuration_warnings");
 }
 
 void BanterEngine::set_context_tokens(int64_t value) {
@@ -84,7 +99,10 @@ void BanterEngine::register_class(Registry& registry) {
   engine.constant("KVType", "KV_INT4", BANTER_KV_INT4);
   engine.constant("Speculation", "SPECULATION_NONE", BANTER_SPECULATION_NONE);
   engine.constant("Speculation", "SPECULATION_NGRAM", BANTER_SPECULATION_NGRAM);
+  engine.constant("Speculation", "SPECULATION_DRAFT", BANTER_SPECULATION_DRAFT);
 
+  engine.property("model", &E::model, &E::set_model,
+                  {.hint = kHintResource, .text = "BanterModel", .class_name = "BanterModel"});
   engine.property("model_path", &E::model_path, &E::set_model_path, {.hint = kHintFile, .text = "*.gguf"});
   engine.property("auto_load", &E::auto_load, &E::set_auto_load);
   engine.property("chat_template", &E::chat_template, &E::set_chat_template, {.hint = kHintMultiline});
@@ -114,7 +132,9 @@ void BanterEngine::register_class(Registry& registry) {
   engine.read_only("metrics", &E::metrics);
   engine.read_only("load_fraction", &E::load_fraction);
 
-  engine.method("load_model", &E::load_model, {"path"}, {}, "Error");
+  engine.method("load_model", &E::load_model, {"path"}, {Variant("")}, "Error");
+  engine.method("get_setup_problems", &E::setup_problems);
+  engine.method("_model_changed", &E::model_changed);
   engine.method("unload_model", &E::unload_model);
   engine.method("cancel_load", &E::cancel_load);
   engine.method("is_model_loaded", &E::is_model_loaded);

@@ -9,12 +9,14 @@ namespace banter::godot {
 namespace {
 
 // Signatures as extension_api.json gives them; the same since Godot 4.0.
-constexpr int64_t kOpenHash = 1247358404, kOpenErrorHash = 166280745, kSeekHash = 1286410249, kLengthHash = 3905245786;
+constexpr int64_t kOpenHash = 1247358404, kOpenErrorHash = 166280745, kSeekHash = 1286410249, kLengthHash = 3905245786,
+                  kExistsHash = 2323990056, kTimeHash = 1597066294;
 constexpr int64_t kModeRead = 1;
 
 // Set on the main thread before any load begins; the engine's method binds live as long as the engine.
 struct Binds {
-  GDExtensionMethodBindPtr open = nullptr, open_error = nullptr, seek = nullptr, length = nullptr;
+  GDExtensionMethodBindPtr open = nullptr, open_error = nullptr, seek = nullptr, length = nullptr, exists = nullptr,
+                           time = nullptr;
 };
 Binds binds;
 
@@ -71,7 +73,27 @@ bool prepare_file_access() {
   binds.open_error = method_bind("FileAccess", "get_open_error", kOpenErrorHash);
   binds.seek = method_bind("FileAccess", "seek", kSeekHash);
   binds.length = method_bind("FileAccess", "get_length", kLengthHash);
-  return binds.open != nullptr && binds.open_error != nullptr && binds.seek != nullptr && binds.length != nullptr;
+  binds.exists = method_bind("FileAccess", "file_exists", kExistsHash);
+  binds.time = method_bind("FileAccess", "get_modified_time", kTimeHash);
+  return binds.open != nullptr && binds.open_error != nullptr && binds.seek != nullptr && binds.length != nullptr &&
+         binds.exists != nullptr && binds.time != nullptr;
+}
+
+bool file_exists(const std::string& path) {
+  const String text(path);
+  const GDExtensionConstTypePtr arguments[] = {text.ptr()};
+  GDExtensionBool exists = 0;
+  interface().object_method_bind_ptrcall(binds.exists, nullptr, arguments, &exists);
+  return exists != 0;
+}
+
+int64_t file_time(const std::string& path) {
+  if (!file_exists(path)) return 0;  // the engine would log an error
+  const String text(path);
+  const GDExtensionConstTypePtr arguments[] = {text.ptr()};
+  int64_t seconds = 0;
+  interface().object_method_bind_ptrcall(binds.time, nullptr, arguments, &seconds);
+  return seconds;
 }
 
 banter_io file_access_io() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "banter_npc.h"
+#include "banter_profile.h"
 
 namespace banter::godot {
 namespace {
@@ -11,8 +12,21 @@ constexpr int64_t kMostTokens = 1 << 20;
 }  // namespace
 
 void BanterNPC::set_persona(const std::string& value) {
-  stale_ = stale_ || value != persona_;
-  persona_ = value;
+  assign(persona_, value);
+}
+
+void BanterNPC::set_profile(const Reference& value) {
+  const Reference before = profile_;
+  profile_ = instance_of<BanterProfile>(value) != nullptr ? value : Reference();
+  follow(object(), "_profile_changed", before, profile_);
+  if (BanterProfile* const profile = own_profile()) profile->note_file();
+  engine_call("notify_property_list_changed");
+  profile_changed();
+}
+
+void BanterNPC::profile_changed() {
+  stale_ = true;
+  engine_call("update_configuration_warnings");
 }
 
 void BanterNPC::set_engine(Object value) {
@@ -23,18 +37,15 @@ void BanterNPC::set_engine(Object value) {
 }
 
 void BanterNPC::set_context_policy(int64_t value) {
-  context_policy_ = std::clamp<int64_t>(value, BANTER_CONTEXT_TRIM, BANTER_CONTEXT_STOP);
-  stale_ = true;
+  assign(context_policy_, std::clamp<int64_t>(value, BANTER_CONTEXT_TRIM, BANTER_CONTEXT_STOP));
 }
 
 void BanterNPC::set_context_tokens(int64_t value) {
-  context_tokens_ = value <= 0 ? 0 : std::clamp<int64_t>(value, 16, kMostTokens);
-  stale_ = true;
+  assign(context_tokens_, value <= 0 ? int64_t{0} : std::clamp<int64_t>(value, 16, kMostTokens));
 }
 
 void BanterNPC::set_reply_reserve_tokens(int64_t value) {
-  reply_reserve_tokens_ = std::clamp<int64_t>(value, 0, kMostTokens);
-  stale_ = true;
+  assign(reply_reserve_tokens_, std::clamp<int64_t>(value, 0, kMostTokens));
 }
 
 void BanterNPC::set_temperature(double value) {
@@ -59,6 +70,7 @@ void BanterNPC::set_top_k(int64_t value) {
 
 void BanterNPC::set_max_tokens(int64_t value) {
   speech_.max_tokens = std::clamp<int64_t>(value, 0, kMostTokens);
+  engine_call("update_configuration_warnings");
 }
 
 void BanterNPC::set_priority(int64_t value) {
@@ -67,10 +79,12 @@ void BanterNPC::set_priority(int64_t value) {
 
 void BanterNPC::set_thinking(int64_t value) {
   speech_.thinking = std::clamp<int64_t>(value, BANTER_THINKING_AUTO, BANTER_THINKING_ON);
+  engine_call("update_configuration_warnings");
 }
 
 void BanterNPC::set_thinking_budget_tokens(int64_t value) {
   speech_.thinking_budget_tokens = std::clamp<int64_t>(value, 0, kMostTokens);
+  engine_call("update_configuration_warnings");
 }
 
 void BanterNPC::set_deadline_ms(int64_t value) {
@@ -89,6 +103,8 @@ void BanterNPC::register_class(Registry& registry) {
   npc.constant("Thinking", "THINKING_ON", BANTER_THINKING_ON);
 
   npc.property("persona", &N::persona, &N::set_persona, {.hint = kHintMultiline});
+  npc.property("profile", &N::profile, &N::set_profile,
+               {.hint = kHintResource, .text = "BanterProfile", .class_name = "BanterProfile"});
   npc.property("engine", &N::engine, &N::set_engine,
                {.hint = kHintNodeType, .text = "BanterEngine", .class_name = "BanterEngine"});
   npc.property("priority", &N::priority, &N::set_priority, {.hint = kHintRange, .text = "0,7,1"});
@@ -127,6 +143,8 @@ void BanterNPC::register_class(Registry& registry) {
   npc.method("reset", &N::reset);
   npc.method("is_talking", &N::is_talking);
   npc.method("save_state", &N::save_state, {"with_cache"}, {Variant(false)});
+  npc.method("get_setup_problems", &N::setup_problems);
+  npc.method("_profile_changed", &N::profile_changed);
   npc.method("load_state", &N::load_state, {"state"});
 
   npc.signal("text_received", {{"text", GDEXTENSION_VARIANT_TYPE_STRING}});

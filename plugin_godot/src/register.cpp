@@ -1,6 +1,8 @@
 // Where Godot enters: registers the classes when the scene level comes up, and takes them back when it goes.
 #include "banter_engine.h"
+#include "banter_model.h"
 #include "banter_npc.h"
+#include "banter_profile.h"
 #include "documentation.h"
 #include "file_access_io.h"
 
@@ -12,6 +14,8 @@ void initialize(void* userdata, GDExtensionInitializationLevel level) {
   if (level == GDEXTENSION_INITIALIZATION_SCENE) {
     if (!prepare_file_access()) return;
     BanterPending::register_class(registry);
+    BanterModel::register_class(registry);
+    BanterProfile::register_class(registry);
     BanterEngine::register_class(registry);
     BanterNPC::register_class(registry);
   }

@@ -16,7 +16,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ADDON = HERE.parent / "addons" / "banter"
 END = "TEST ENDED, failures: 0"
-BAD = re.compile(r"^\s*(ERROR|SCRIPT ERROR|USER ERROR|CHECK FAILED|WARNING: .*leak)|Leaked instance|Orphan StringName|Leaked unreferenced|Resource still in use", re.M)
+BAD = re.compile(r"Sanitizer: |runtime error: |^\s*(ERROR|SCRIPT ERROR|USER ERROR|CHECK FAILED|WARNING: .*leak)|Leaked instance|Orphan StringName|Leaked unreferenced|Resource still in use", re.M)
 
 
 def assemble(project, library, models):
@@ -33,6 +33,15 @@ def assemble(project, library, models):
     (project / ".godot/extension_list.cfg").write_text("res://addons/banter/banter.gdextension\n")
 
 
+# Godot itself is built without sanitizers: what it does is not looked at, and its own leaks are not ours.
+SANITIZERS = {
+    "ASAN_OPTIONS": "verify_asan_link_order=0",  # the library that opens extensions comes before the run-time library
+    "LSAN_OPTIONS": f"suppressions={HERE / 'lsan.supp'}:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:suppressions={HERE.parents[1] / '.dev/tsan.supp'}",
+}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--godot", required=True)
@@ -42,6 +51,7 @@ def main():
     parser.add_argument("--editor", action="store_true", help="no script, but the editor, with the plugin addons/in_editor")
     parser.add_argument("--source", help="text of the script, in the place of the project's own")
     parser.add_argument("--show", action="store_true", help="print the output of a test that passed, too")
+    parser.add_argument("--preload", action="append", default=[], help="libraries for LD_PRELOAD: those of a sanitizer")
     parser.add_argument("--seconds", type=int, default=100)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="banter godot ü ") as folder:  # a path that has to be quoted and is not ASCII
@@ -56,6 +66,8 @@ def main():
             (project / f"{options.script}.gd").write_text(options.source)
         (folder / "home").mkdir()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")} | {"HOME": str(folder / "home")}
+        if options.preload:
+            environment |= SANITIZERS | {"LD_PRELOAD": ":".join(options.preload)}
         command = [options.godot, "--headless", "--verbose", "--path", str(project)]
         command += ["--editor"] if options.editor else ["--script", f"res://{options.script}.gd"]
         try:

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/gguf.h"
-#include "ops/kv_format.h"
+#include "model/kv_report.h"
 
 namespace banter::tools {
 
@@ -27,37 +27,7 @@ struct Tally {
   uint64_t bytes = 0;
 };
 
-/** Formats of KV pages, in the order in which they are shown. */
-inline constexpr std::array<ops::KvType, ops::kKvTypes> kKvFormats = {
-    ops::KvType::kF16, ops::KvType::kBF16, ops::KvType::kI8, ops::KvType::kI4, ops::KvType::kF32};
-
-/** Layers that cache alike. */
-struct KvLayers {
-  uint64_t layers = 0;
-  uint64_t window = 0;   // positions that are read; 0 = all
-  uint64_t held = 0;     // positions that are kept where `window` is set: some more, so that replies can be taken back
-  uint64_t bytes = 0;    // of K and V of one token in all these layers
-  bool is_copy = false;  // the F16 copy of the newest tokens that goes with a quantised group
-};
-
-/** The shape of the KV cache. */
-struct KvReport {
-  /** By ops::KvType, as model::kv_groups() has them: with int8 and int4 the newest tokens' F16 copies are groups too. Empty where the model's heads cannot be kept so. */
-  std::array<std::vector<KvLayers>, ops::kKvTypes> groups;
-  uint64_t trained_context = 0;  // tokens
-  uint64_t step_buffer_bytes = 0;
-
-  const std::vector<KvLayers>& of(ops::KvType format) const { return groups[static_cast<size_t>(format)]; }
-  bool supports(ops::KvType format) const { return !of(format).empty(); }
-  bool has_windows() const;
-  /** Bytes that one more token takes in `format`, before (or, with `beyond_windows`, after) all windows are full; copies
-   *  not counted. */
-  uint64_t bytes_per_token(ops::KvType format, bool beyond_windows = false) const;
-  /** Bytes of a sequence of `tokens` tokens, whole pages of 16, copies included. */
-  uint64_t sequence_bytes(ops::KvType format, uint64_t tokens) const;
-  /** What a character adds whose first `prefix` of `tokens` tokens are shared with all others. */
-  uint64_t own_bytes(ops::KvType format, uint64_t tokens, uint64_t prefix) const;
-};
+using model::kKvFormats, model::KvLayers, model::KvReport;
 
 struct ModelReport {
   std::array<Tally, kModelParts> parts;

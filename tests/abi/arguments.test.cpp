@@ -373,6 +373,24 @@ TEST_F(Border, OutStructsKeepTheCallersSize) {
   EXPECT_EQ(banter_model_get_info(model, &info), BANTER_ERROR_STATE);
 }
 
+TEST_F(Border, MeasuringAModelChecksWhatALoadChecks) {
+  banter_model_config config;
+  banter_model_config_init(&config, sizeof config);
+  banter_model_needs needs{};
+  needs.struct_size = sizeof needs;
+  EXPECT_INVALID(banter_model_measure(nullptr, &needs), "banter_model_config");
+  EXPECT_INVALID(banter_model_measure(&config, nullptr), "out_needs");
+  EXPECT_INVALID(banter_model_measure(&config, &needs), "path");
+  config.path = "/absent/model.gguf";
+  config.path_len = BANTER_ZERO_TERMINATED;
+  config.context_tokens = 3;
+  EXPECT_INVALID(banter_model_measure(&config, &needs), "context_tokens");
+  config.context_tokens = 0;
+  EXPECT_EQ(banter_model_measure(&config, &needs), BANTER_ERROR_FILE_NOT_FOUND);
+  EXPECT_NE(message().find("/absent/model.gguf"), std::string::npos) << message();
+  EXPECT_EQ(needs.file_bytes, 0u);
+}
+
 TEST(Validate, RefusedCallsAreLoggedWhereAsked) {
   banter_engine_config config;
   banter_engine_config_init(&config, sizeof config);

@@ -85,6 +85,18 @@ void configs(Table& table) {
   FIELD(banter_model_config, draft_model);
   FIELD(banter_model_config, kv_type);
   FIELD(banter_model_config, reserved2);
+  STRUCT(banter_model_needs);
+  FIELD(banter_model_needs, struct_size);
+  FIELD(banter_model_needs, reserved0);
+  FIELD(banter_model_needs, file_bytes);
+  FIELD(banter_model_needs, weight_bytes);
+  FIELD(banter_model_needs, parameters);
+  FIELD(banter_model_needs, step_buffer_bytes);
+  FIELD(banter_model_needs, kv_bytes);
+  FIELD(banter_model_needs, kv_bytes_per_token);
+  FIELD(banter_model_needs, context_tokens);
+  FIELD(banter_model_needs, trained_context_tokens);
+  FIELD(banter_model_needs, kv_type);
   STRUCT(banter_sampling_config);
   FIELD(banter_sampling_config, struct_size);
   FIELD(banter_sampling_config, flags);
@@ -294,6 +306,7 @@ void functions(Table& table) {
   FIELD(banter_api, engine_trace_start);
   FIELD(banter_api, engine_trace_stop);
   FIELD(banter_api, engine_set_budget);
+  FIELD(banter_api, model_measure);
 }
 
 TEST(Layout, IsTheCommittedTable) {

@@ -47,6 +47,8 @@ int banter_wrapper_works() {
   if (moved.trace_start(16) != BANTER_OK || moved.trace_stop(nullptr, nullptr) != BANTER_OK) return 28;
   banter_model_info info;
   if (model.info(info) != BANTER_ERROR_STATE) return 14;
+  banter_model_needs needs;
+  if (banter::Model::measure(banter::model_config(), needs) != BANTER_ERROR_INVALID_ARGUMENT) return 30;
   if (model.complete("x", reply) != BANTER_OK) return 15;
   return banter::request_config().priority == BANTER_PRIORITY_DEFAULT && banter::sampling_config().top_k == 40 ? 0 : 16;
 }

@@ -89,6 +89,58 @@ TEST(KvTypes, RepliesAreThoseOfSoloRuns) {
   }
 }
 
+TEST(KvTypes, MeasuringTellsWhatALoadTakes) {
+  const auto bytes = tiny_model();
+  banter_model_config config;
+  banter_model_config_init(&config, sizeof config);
+  config.memory = bytes.data();
+  config.memory_bytes = bytes.size();
+  for (const Named& kv : kTypes) {
+    banter_model_needs needs{};
+    needs.struct_size = sizeof needs;
+    config.kv_type = kv.type;
+    ASSERT_EQ(banter_model_measure(&config, &needs), BANTER_OK) << banter_last_error_message();
+    Host host;
+    banter_model_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(banter_model_get_info(host.load(bytes, [&](auto& c) { c.kv_type = kv.type; }), &info), BANTER_OK);
+    EXPECT_EQ(needs.kv_type, kv.type);
+    EXPECT_EQ(needs.kv_bytes_per_token, info.kv_bytes_per_token) << kv.name;
+    EXPECT_EQ(needs.context_tokens, info.context_tokens);
+    EXPECT_EQ(needs.file_bytes, bytes.size());
+    EXPECT_LT(needs.weight_bytes, needs.file_bytes);
+    EXPECT_GT(needs.parameters, 0u);
+    EXPECT_GT(needs.step_buffer_bytes, 0u);
+    EXPECT_LE(8 * needs.kv_bytes, info.kv_pool_bytes + info.kv_pool_bytes / 8) << kv.name;
+    EXPECT_GE(8 * needs.kv_bytes, info.kv_pool_bytes / 8 * 5)
+        << kv.name;  // a pool has room for a step of newest tokens
+    // Half the context, half the bytes, as far as nothing is kept twice.
+    const uint64_t whole = needs.kv_bytes;
+    config.context_tokens = needs.context_tokens / 2;
+    ASSERT_EQ(banter_model_measure(&config, &needs), BANTER_OK);
+    EXPECT_EQ(needs.context_tokens, config.context_tokens);
+    EXPECT_LT(needs.kv_bytes, whole);
+    config.context_tokens = 1 << 20;
+    EXPECT_EQ(banter_model_measure(&config, &needs), BANTER_ERROR_INVALID_ARGUMENT);
+    config.context_tokens = 0;
+  }
+}
+
+TEST(KvTypes, MeasuringRefusesWhatALoadWouldRefuse) {
+  const auto bytes = tiny_model();
+  banter_model_config config;
+  banter_model_config_init(&config, sizeof config);
+  config.memory = bytes.data();
+  banter_model_needs needs{};
+  needs.struct_size = sizeof needs;
+  for (const size_t size : {size_t{3}, size_t{40}, bytes.size() / 2}) {
+    config.memory_bytes = size;
+    const banter_result code = banter_model_measure(&config, &needs);
+    EXPECT_TRUE(code == BANTER_ERROR_NOT_A_MODEL || code == BANTER_ERROR_FILE_TRUNCATED) << size << ": " << code;
+    EXPECT_EQ(needs.weight_bytes, 0u);
+  }
+}
+
 TEST(KvTypes, ACutReplyGoesOnAsIfItHadNotBeen) {
   const auto bytes = tiny_model();
   for (const Named& kv : kTypes) {

@@ -52,6 +52,14 @@ void warnings_callback(GDExtensionClassInstancePtr instance, const GDExtensionCo
                                    PackedStringArray(static_cast<Instance*>(instance)->configuration_warnings()));
 }
 
+GDExtensionBool property_callback(GDExtensionClassInstancePtr instance, GDExtensionPropertyInfo* property) {
+  const auto* const name = static_cast<const void*>(property->name);
+  const uint32_t usage = static_cast<Instance*>(instance)->property_usage(StringName::text_at(name), property->usage);
+  const bool changes = usage != property->usage;
+  property->usage = usage;
+  return changes ? 1 : 0;
+}
+
 GDExtensionClassCallVirtual virtual_of(GDExtensionConstStringNamePtr name) {
   return StringName("_get_configuration_warnings").is(name) ? &warnings_callback : nullptr;
 }
@@ -70,6 +78,7 @@ void fill(Info& info, const ClassCallbacks& callbacks, bool exposed) {
   info.is_exposed = exposed ? 1 : 0;
   info.notification_func = &notification_callback;
   info.free_instance_func = &free_callback;
+  info.validate_property_func = &property_callback;
   info.recreate_instance_func = &recreate_callback;
   info.class_userdata = const_cast<ClassCallbacks*>(&callbacks);
 }

@@ -14,8 +14,8 @@
 namespace banter::godot {
 
 // PropertyHint of the engine.
-inline constexpr uint32_t kHintNone = 0, kHintRange = 1, kHintEnum = 2, kHintFile = 13, kHintMultiline = 18,
-                          kHintArrayType = 31, kHintNodeType = 34;
+inline constexpr uint32_t kHintNone = 0, kHintRange = 1, kHintEnum = 2, kHintFile = 13, kHintResource = 17,
+                          kHintMultiline = 18, kHintTypeString = 23, kHintArrayType = 31, kHintNodeType = 34;
 // PropertyUsageFlags of the engine.
 inline constexpr uint32_t kUsageDefault = 6, kUsageNone = 0, kUsageReadOnly = 1u << 28, kUsageEditor = 4,
                           kUsageNilIsVariant = 1u << 17, kUsageEnum = 1u << 16;

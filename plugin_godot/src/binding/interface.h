@@ -36,6 +36,8 @@ namespace banter::godot {
   X(object_get_instance_binding, ObjectGetInstanceBinding)                                           \
   X(object_get_instance_from_id, ObjectGetInstanceFromId)                                            \
   X(object_get_instance_id, ObjectGetInstanceId)                                                     \
+  X(ref_get_object, RefGetObject)                                                                    \
+  X(ref_set_object, RefSetObject)                                                                    \
   X(global_get_singleton, GlobalGetSingleton)                                                        \
   X(file_access_get_buffer, FileAccessGetBuffer)                                                     \
   X(classdb_get_method_bind, ClassdbGetMethodBind)                                                   \

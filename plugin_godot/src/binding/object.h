@@ -21,6 +21,12 @@ class Instance {
   /** Texts that the editor shows beside a node that is not set up right. */
   virtual std::vector<std::string> configuration_warnings() const { return {}; }
 
+  /** How a property is shown: PropertyUsageFlags, given those that it was registered with. */
+  virtual uint32_t property_usage(std::string_view name, uint32_t usage) const {
+    static_cast<void>(name);
+    return usage;
+  }
+
   Object object() const { return object_; }
   ObjectId id() const { return id_of(object_); }
   /** Calls a method of the engine's class, "get_parent". */
@@ -71,6 +77,22 @@ Class* instance_of(Object object) {
   if (!object) return nullptr;
   return static_cast<Class*>(static_cast<Instance*>(
       interface().object_get_instance_binding(object.pointer, &ClassCallbacks::storage<Class>(), nullptr)));
+}
+/** Has `method` of an object of ours called when a resource changes, instead of when `before` does. */
+inline void follow(Object object, const char* method, const Reference& before, const Reference& after) {
+  const Callable callable(object, StringName(method));
+  // Connections outlive a reload of the extension, what is behind the objects does not: so they are asked, not remembered.
+  const auto is_connected = [&](const Reference& resource) {
+    return resource.variant().call("is_connected", "changed", callable).to_bool();
+  };
+  if (before && is_connected(before)) before.variant().call("disconnect", "changed", callable);
+  if (after && !is_connected(after)) after.variant().call("connect", "changed", callable);
+}
+
+/** The object that `reference` holds; for those of ours. */
+template <class Class>
+Class* instance_of(const Reference& reference) {
+  return instance_of<Class>(reference.object());
 }
 template <class Class>
 Class* instance_of(ObjectId id) {

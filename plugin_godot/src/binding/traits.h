@@ -55,6 +55,18 @@ struct Traits<Object> {
 };
 
 template <>
+struct Traits<Reference> {
+  static constexpr GDExtensionVariantType kType = GDEXTENSION_VARIANT_TYPE_OBJECT;
+  static Reference from(const Variant& value) { return Reference(value); }
+  static Reference read(const void* raw) {
+    return raw == nullptr ? Reference() : Reference(Variant(Object{interface().ref_get_object(raw)}));
+  }
+  static void write(void* raw, const Reference& value) {
+    if (const Object object = value.object()) interface().ref_set_object(raw, object.pointer);
+  }
+};
+
+template <>
 struct Traits<Variant> {
   static constexpr GDExtensionVariantType kType = GDEXTENSION_VARIANT_TYPE_NIL;
   static Variant from(const Variant& value) { return value; }

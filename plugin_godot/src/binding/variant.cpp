@@ -31,6 +31,15 @@ std::string String::utf8_at(const void* pointer) {
   return text;
 }
 
+std::string StringName::text_at(const void* pointer) {
+  constexpr int kFromStringName = 2;  // among String's constructors
+  String text;
+  interface().types[GDEXTENSION_VARIANT_TYPE_STRING].destroy(text.ptr());
+  const GDExtensionConstTypePtr arguments[] = {pointer};
+  interface().variant_get_ptr_constructor(GDEXTENSION_VARIANT_TYPE_STRING, kFromStringName)(text.ptr(), arguments);
+  return text.utf8();
+}
+
 PackedByteArray::PackedByteArray(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   resize(kVariantType, ptr(), static_cast<int64_t>(bytes.size()));
@@ -76,10 +85,24 @@ Variant Array::at(int64_t index) const {
 }
 
 void Dictionary::set(std::string_view key, const Variant& value) {
-  const Variant key_value(key);
-  void* const slot = interface().dictionary_operator_index(ptr(), key_value.ptr());
+  set_at(Variant(key), value);
+}
+
+void Dictionary::set_at(const Variant& key, const Variant& value) {
+  void* const slot = interface().dictionary_operator_index(ptr(), key.ptr());
   interface().variant_destroy(slot);
   interface().variant_new_copy(slot, value.ptr());
+}
+
+std::vector<std::pair<int64_t, double>> Dictionary::numbers() const {
+  std::vector<std::pair<int64_t, double>> out;
+  const Array keys = Variant(*this).call("keys").to<Array>();
+  for (int64_t i = 0; i < keys.size(); i++) {
+    const Variant key = keys.at(i);
+    if (key.type() == GDEXTENSION_VARIANT_TYPE_INT)
+      out.emplace_back(key.to_int(), Variant(*this).call("get", key).to_float());
+  }
+  return out;
 }
 
 Variant Dictionary::get(std::string_view key) const {

@@ -86,6 +86,8 @@ class StringName : public Builtin<GDEXTENSION_VARIANT_TYPE_STRING_NAME> {
   explicit StringName(const char* utf8) : Builtin(Uninitialized{}) {
     interface().string_name_new_with_utf8_chars(storage_, utf8);
   }
+  /** The name at `pointer`, as text. */
+  static std::string text_at(const void* pointer);
   /** Names are the same when their pointers are. */
   bool is(GDExtensionConstStringNamePtr other) const {
     return *reinterpret_cast<const void* const*>(storage_) == *static_cast<const void* const*>(other);
@@ -120,6 +122,9 @@ class Array : public Builtin<GDEXTENSION_VARIANT_TYPE_ARRAY> {
 class Dictionary : public Builtin<GDEXTENSION_VARIANT_TYPE_DICTIONARY> {
  public:
   void set(std::string_view key, const Variant& value);
+  void set_at(const Variant& key, const Variant& value);
+  /** Those of its keys that are whole numbers, with the numbers that they name. */
+  std::vector<std::pair<int64_t, double>> numbers() const;
   /** Null where there is no such key; leaves the dictionary as it is. */
   Variant get(std::string_view key) const;
 };
@@ -137,6 +142,8 @@ class Callable : public Builtin<GDEXTENSION_VARIANT_TYPE_CALLABLE> {
   Callable() = default;
   Callable(Object object, const StringName& method);
 };
+
+class Reference;
 
 /** Any value. One that holds a RefCounted object keeps it alive. */
 class Variant {
@@ -162,6 +169,7 @@ class Variant {
   Variant(const std::string& utf8) : Variant(String(utf8)) {}        // NOLINT
   Variant(const char* utf8) : Variant(String(utf8)) {}               // NOLINT
   Variant(Object object);                                            // NOLINT
+  Variant(const Reference& reference);                               // NOLINT
   template <GDExtensionVariantType kType>
   Variant(const Builtin<kType>& value) {  // NOLINT
     interface().types[kType].to_variant(storage_, const_cast<void*>(value.ptr()));
@@ -203,6 +211,22 @@ class Variant {
   // 24 bytes, or 40 in engines with double precision.
   alignas(8) std::byte storage_[40];
 };
+
+/** A RefCounted object of the engine, kept alive; or none. */
+class Reference {
+ public:
+  Reference() = default;
+  explicit Reference(const Variant& value) : value_(value) {}
+
+  Object object() const { return value_.to_object(); }
+  const Variant& variant() const { return value_; }
+  explicit operator bool() const { return static_cast<bool>(object()); }
+
+ private:
+  Variant value_;
+};
+
+inline Variant::Variant(const Reference& reference) : Variant(reference.variant()) {}
 
 /** A Variant of the engine's at `pointer`, as a value of ours. */
 Variant variant_at(const void* pointer);

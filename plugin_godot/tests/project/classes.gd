@@ -1,8 +1,8 @@
 extends "res://check.gd"
 ## What the classes say about themselves: methods, properties with hints and limits, signals, constants, documentation.
 
-const ENGINE_METHODS := ["load_model", "unload_model", "cancel_load", "is_model_loaded", "is_model_loading", "get_monitor"]
-const NPC_METHODS := ["say", "ask", "add_turn", "interrupt", "cancel", "reset", "is_talking", "save_state", "load_state"]
+const ENGINE_METHODS := ["load_model", "unload_model", "cancel_load", "is_model_loaded", "is_model_loading", "get_monitor", "get_setup_problems"]
+const NPC_METHODS := ["say", "ask", "add_turn", "interrupt", "cancel", "reset", "is_talking", "save_state", "load_state", "get_setup_problems"]
 const ENGINE_SIGNALS := {"load_progress": [TYPE_FLOAT], "model_ready": [], "load_finished": [TYPE_INT], "failed": [TYPE_INT, TYPE_STRING]}
 const NPC_SIGNALS := {"text_received": [TYPE_STRING], "sentence_received": [TYPE_STRING], "thought_received": [TYPE_STRING],
 	"reply_finished": [TYPE_STRING, TYPE_DICTIONARY], "failed": [TYPE_INT, TYPE_STRING], "context_trimmed": [TYPE_INT, TYPE_INT]}
@@ -15,6 +15,21 @@ const ENGINE_PROPERTIES := [
 	["kv_budget_mb", 100, -1, 0, 1 << 40, 1 << 24], ["swap_budget_mb", 100, -1, 0, 1 << 40, 1 << 24],
 	["frame_budget_ms", 2.5, -1.0, 0.0, 1e9, 1000.0], ["cpu_share", 0.5, 0.0, 0.01, 2.0, 1.0], ["paused", true],
 	["performance_monitors", false]]
+const MODEL_PROPERTIES := [
+	["model_path", "res://x.gguf"], ["draft_path", "res://y.gguf"], ["chat_template", "{{ 1 }}"], ["context_tokens", 512, 3, 16, 1 << 30, 1 << 20],
+	["kv_type", BanterEngine.KV_INT8, -1, BanterEngine.KV_AUTO, 9, BanterEngine.KV_INT4], ["kv_budget_mb", 100, -1, 0, 1 << 40, 1 << 24],
+	["speculation", BanterEngine.SPECULATION_DRAFT, -4, 0, 7, 2]]
+const PROFILE_PROPERTIES := [
+	["profile_name", "Märta"], ["lore", ["The valley.", "The inn."]], ["persona", "You are Märta 🧙."], ["examples", ["Hi", "Ho"]],
+	["priority", 7, -3, 0, 12, 7], ["stop_strings", ["\n", "Ünd"]], ["context_policy", BanterNPC.CONTEXT_SLIDE, -1, 0, 9, 3],
+	["context_tokens", 128, 1, 16, 1 << 40, 1 << 20], ["reply_reserve_tokens", 32, -1, 0, 1 << 40, 1 << 20], ["seed", -5],
+	["temperature", 1.5, -1.0, 0.0, 99.0, 10.0, NAN, 0.0], ["top_p", 0.5, 0.0, 1e-6, 2.0, 1.0], ["min_p", 0.25, -1.0, 0.0, 1.0, 0.999999],
+	["typical_p", 0.5, 0.0, 1e-6, 2.0, 1.0], ["repetition_penalty", 1.25, 0.0, 0.01, 99.0, 10.0], ["presence_penalty", 0.5, -99.0, -10.0, 99.0, 10.0],
+	["frequency_penalty", 0.5, -99.0, -10.0, 99.0, 10.0], ["dry_multiplier", 0.5, -1.0, 0.0, 999.0, 100.0], ["dry_base", 2.0, 0.0, 1.0, 99.0, 10.0],
+	["xtc_probability", 0.5, -1.0, 0.0, 2.0, 1.0], ["xtc_threshold", 0.5, -1.0, 0.0, 2.0, 1.0], ["mirostat_tau", 2.0, 0.0, 1e-6, 999.0, 100.0],
+	["mirostat_eta", 0.5, 0.0, 1e-6, 2.0, 1.0], ["top_k", 7, -1, 0, 1 << 40, (1 << 31) - 1], ["penalty_last_tokens", 7, -9, -1, 1 << 40, (1 << 31) - 1],
+	["dry_allowed_length", 7, 0, 1, 1 << 40, (1 << 31) - 1], ["dry_last_tokens", 7, -9, -1, 1 << 40, (1 << 31) - 1], ["mirostat", 2, 1, 0, 9, 2],
+	["logit_bias", {7: -1.5, 9: -INF}], ["dry_breakers", [":", "\n"]]]
 const NPC_PROPERTIES := [
 	["persona", "You are Märta 🧙."], ["priority", 7, -3, 0, 12, 7], ["max_tokens", 99, -1, 0, 1 << 40, 1 << 20],
 	["stop_strings", ["\n", "Ünd"]], ["deadline_ms", 500, -1, 0, 1 << 40, (1 << 31) - 1],
@@ -26,8 +41,10 @@ const NPC_PROPERTIES := [
 
 
 func test() -> void:
-	check_class("BanterEngine", ENGINE_METHODS, ENGINE_SIGNALS, ENGINE_PROPERTIES)
-	check_class("BanterNPC", NPC_METHODS, NPC_SIGNALS, NPC_PROPERTIES)
+	check_class("BanterEngine", &"Node", ENGINE_METHODS, ENGINE_SIGNALS, ENGINE_PROPERTIES + [["model", BanterModel.new()]])
+	check_class("BanterNPC", &"Node", NPC_METHODS, NPC_SIGNALS, NPC_PROPERTIES + [["profile", BanterProfile.new()]])
+	check_class("BanterModel", &"Resource", ["file_exists", "measure", "get_memory_needed"], {}, MODEL_PROPERTIES)
+	check_class("BanterProfile", &"Resource", ["load_binary", "load_json", "to_binary", "get_problem", "get_load_message"], {}, PROFILE_PROPERTIES)
 	check(not ClassDB.is_parent_class("BanterNPC", "BanterEngine"), "the two nodes are no relatives")
 	check_enums()
 	check_limits_of_the_binding()
@@ -35,10 +52,10 @@ func test() -> void:
 	check_read_only()
 
 
-func check_class(type: String, methods: Array, signals: Dictionary, properties: Array) -> void:
+func check_class(type: String, parent: StringName, methods: Array, signals: Dictionary, properties: Array) -> void:
 	check(ClassDB.class_exists(type) and ClassDB.can_instantiate(type), type + " can be made")
-	check_equal(ClassDB.get_parent_class(type), &"Node", type + "'s parent")
-	var node: Node = ClassDB.instantiate(type)
+	check_equal(ClassDB.get_parent_class(type), parent, type + "'s parent")
+	var node: Object = ClassDB.instantiate(type)
 	for method: String in methods:
 		check(node.has_method(method), "%s.%s()" % [type, method])
 	for name: String in signals:
@@ -49,15 +66,18 @@ func check_class(type: String, methods: Array, signals: Dictionary, properties: 
 	for row: Array in properties:
 		check_property(node, row)
 	check_documentation(type, methods, signals, properties)
-	node.free()
+	if node is Node:
+		node.free()
 
 
-func check_property(node: Node, row: Array) -> void:
+func check_property(node: Object, row: Array) -> void:
 	var name: String = row[0]
 	var value: Variant = PackedStringArray(row[1]) if row[1] is Array else row[1]
 	var info: Array = node.get_property_list().filter(func(p: Dictionary) -> bool: return p.name == name)
 	check_equal(info.size(), 1, name + " is listed")
 	check_equal(info[0].type, typeof(value), name + "'s type")
+	var class_of_value: StringName = value.get_class() if value is Object else &""
+	check_equal(class_of_value, &"" if not value is Object else StringName(info[0].hint_string), name + "'s class")
 	var before: Variant = node.get(name)
 	check_equal(before, ClassDB.class_get_property_default_value(node.get_class(), name), name + "'s default value")
 	check(before != value, name + ": the test's value is not the default")

@@ -215,6 +215,19 @@ BANTER_API void BANTER_CALL banter_model_release(banter_model* model);
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_model_get_info(banter_model* model, banter_model_info* out_info);
 
+/** Tells what a model would need, from its file's header alone: nothing is loaded, no engine is asked.
+ *  @param config     of a load: where the file is, context_tokens, kv_type; `io` is called on this thread. Its other
+ *                    fields are checked and change nothing
+ *  @param out_needs  struct_size set by the caller
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_OUT_OF_MEMORY; of the file what FAILED of a load would
+ *           tell: BANTER_ERROR_FILE_NOT_FOUND, _IO, _NOT_A_MODEL, _FILE_TRUNCATED, _CORRUPT; BANTER_ERROR_UNSUPPORTED
+ *           (architecture, or heads that kv_type cannot hold). INVALID_ARGUMENT also for more context_tokens than the
+ *           model was trained for
+ *  Thread safety: any thread; blocks while it reads.
+ *  Since: 0.1.0 */
+BANTER_API banter_result BANTER_CALL banter_model_measure(const banter_model_config* config,
+                                                          banter_model_needs* out_needs);
+
 /** Tokenises text as a character's words are: control tokens spelled in it are ordinary text.
  *  @param out_tokens  [out] `capacity` ids; NULL with capacity 0 to ask for the count
  *  @param out_count   [out] tokens of the whole text, may exceed `capacity`
@@ -410,6 +423,7 @@ typedef struct banter_api {
   banter_result(BANTER_CALL* engine_trace_start)(banter_engine*, uint32_t);
   banter_result(BANTER_CALL* engine_trace_stop)(banter_engine*, banter_write_fn, void*);
   banter_result(BANTER_CALL* engine_set_budget)(banter_engine*, uint64_t);
+  banter_result(BANTER_CALL* model_measure)(const banter_model_config*, banter_model_needs*);
 } banter_api;
 
 /** The function table: the one symbol a host that loads the library at run time needs.

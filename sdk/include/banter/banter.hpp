@@ -206,6 +206,10 @@ class Model : public Owner<banter_model, banter_model_release> {
     out.struct_size = sizeof out;
     return banter_model_get_info(get(), &out);
   }
+  static banter_result measure(const banter_model_config& config, banter_model_needs& out) noexcept {
+    out.struct_size = sizeof out;
+    return banter_model_measure(&config, &out);
+  }
   banter_result complete(std::string_view text, banter_request_id& out_request,
                          const banter_request_config* config = nullptr) noexcept {
     return banter_model_complete(get(), text.data(), text.size(), config, &out_request);

@@ -47,6 +47,7 @@ constexpr banter_api kApi = {
     banter_engine_trace_start,
     banter_engine_trace_stop,
     banter_engine_set_budget,
+    banter_model_measure,
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // banter_model_…
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -8,6 +9,10 @@
 #include "api/handles.h"
 #include "banter/banter.h"
 #include "engine/engine.h"
+#include "engine/loaded_model.h"
+#include "formats/tensor_type.h"
+#include "model/hyperparameters.h"
+#include "model/kv_report.h"
 
 using banter::api::Caller;
 using banter::api::fail;
@@ -119,6 +124,57 @@ BANTER_GAME_THREAD banter_result submit(Caller& caller, banter_model* handle, co
   return banter::api::answer(model->engine->submit(submission, out_request));
 }
 
+/** What the CPU backend takes where a load leaves it the choice. */
+banter::ops::KvType usual_kv_type(const banter::formats::Gguf& file) {
+  const auto is_kept_exactly = [](const banter::formats::GgufTensor& tensor) {
+    return tensor.n_dims < 2 || tensor.type == static_cast<uint32_t>(banter::formats::TensorType::kF32);
+  };
+  const bool all = std::all_of(file.tensors().begin(), file.tensors().end(), is_kept_exactly);
+  return all ? banter::ops::KvType::kF32 : banter::ops::KvType::kF16;
+}
+
+banter_kv_type kv_type_constant(banter::ops::KvType type) {
+  switch (type) {
+    case banter::ops::KvType::kF16:
+      return BANTER_KV_F16;
+    case banter::ops::KvType::kF32:
+      return BANTER_KV_F32;
+    case banter::ops::KvType::kBF16:
+      return BANTER_KV_BF16;
+    case banter::ops::KvType::kI8:
+      return BANTER_KV_INT8;
+    case banter::ops::KvType::kI4:
+      return BANTER_KV_INT4;
+  }
+  return BANTER_KV_F16;
+}
+
+banter_result measure(const banter::formats::Gguf& file, const banter::engine::LoadSettings& settings,
+                      banter_model_needs& out) {
+  const auto kv = banter::model::read_kv_report(file);
+  if (!kv) return fail(kv.error());
+  const banter::ops::KvType type = settings.kv_type.value_or(usual_kv_type(file));
+  if (!kv->supports(type)) {
+    return fail(BANTER_ERROR_UNSUPPORTED, "The model's attention heads cannot be kept as %s; choose another kv_type.",
+                banter::ops::kv_type_name(type));
+  }
+  const auto parameters = banter::model::read_hyperparameters(file, settings.context_tokens);
+  if (!parameters) return fail(parameters.error());  // a context that is too long
+  const auto context = static_cast<uint64_t>(parameters->context);
+  for (const banter::formats::GgufTensor& tensor : file.tensors()) {
+    out.weight_bytes += tensor.bytes;
+    out.parameters += tensor.elements();
+  }
+  out.file_bytes = file.file_bytes();
+  out.step_buffer_bytes = kv->step_buffer_bytes;
+  out.kv_bytes = kv->sequence_bytes(type, context);
+  out.kv_bytes_per_token = static_cast<uint32_t>(kv->bytes_per_token(type));
+  out.context_tokens = static_cast<uint32_t>(context);
+  out.trained_context_tokens = static_cast<uint32_t>(kv->trained_context);
+  out.kv_type = kv_type_constant(type);
+  return BANTER_OK;
+}
+
 }  // namespace
 
 extern "C" {
@@ -176,6 +232,22 @@ banter_result BANTER_CALL banter_model_get_info(banter_model* handle, banter_mod
       return fail(BANTER_ERROR_STATE, "The model is not loaded (yet); wait for MODEL_READY.");
     }
     return banter::api::write_struct("banter_model_info", model->facts.load(std::memory_order_acquire)->info, out_info);
+  });
+}
+
+banter_result BANTER_CALL banter_model_measure(const banter_model_config* config, banter_model_needs* out_needs) {
+  return guard("banter_model_measure", [&](Caller&) -> banter_result {
+    if (out_needs == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "out_needs is NULL.");
+    if (config == nullptr) return fail(BANTER_ERROR_INVALID_ARGUMENT, "banter_model_config is NULL.");
+    banter::engine::LoadSource source;
+    banter::engine::LoadSettings settings;
+    banter_model_config checked;
+    if (const banter_result code = read_config(config, source, settings, checked)) return code;
+    const auto file = banter::engine::open_source(source);
+    if (!file) return fail(file.error());
+    banter_model_needs needs{};
+    if (const banter_result code = measure(*file, settings, needs)) return code;
+    return banter::api::write_struct("banter_model_needs", needs, out_needs);
   });
 }
 

@@ -20,19 +20,6 @@ std::string megabytes(uint64_t bytes) {
   return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
 }
 
-Result<formats::Gguf> open(const LoadSource& source) {
-  if (!source.memory.empty()) {
-    const auto no_parts = [](uint32_t, uint32_t) -> Result<std::shared_ptr<ByteSource>> {
-      return Error{
-          BANTER_ERROR_UNSUPPORTED,
-          "The model in memory is one part of a split set; join the parts, or load them by path or callbacks."};
-    };
-    return formats::Gguf::open(borrow_memory(source.memory, "the model in memory"), no_parts);
-  }
-  if (source.io) return open_host_gguf(*source.io, source.path);
-  return formats::Gguf::open(source.path);
-}
-
 uint64_t tensor_bytes(const formats::Gguf& file) {
   uint64_t bytes = 0;
   for (const formats::GgufTensor& tensor : file.tensors()) bytes += tensor.bytes;
@@ -165,6 +152,19 @@ Result<std::unique_ptr<LoadedModel>> load_on(BackendChoice backend, const format
 
 }  // namespace
 
+Result<formats::Gguf> open_source(const LoadSource& source) {
+  if (!source.memory.empty()) {
+    const auto no_parts = [](uint32_t, uint32_t) -> Result<std::shared_ptr<ByteSource>> {
+      return Error{
+          BANTER_ERROR_UNSUPPORTED,
+          "The model in memory is one part of a split set; join the parts, or load them by path or callbacks."};
+    };
+    return formats::Gguf::open(borrow_memory(source.memory, "the model in memory"), no_parts);
+  }
+  if (source.io) return open_host_gguf(*source.io, source.path);
+  return formats::Gguf::open(source.path);
+}
+
 void LoadedModel::warn(const std::string& sentence) {
   if (!warning.empty()) warning += ' ';
   warning += sentence;
@@ -185,7 +185,7 @@ int32_t tokens_that_fit(const kv::PagePool& pool, int32_t wanted, int32_t chunk)
 
 Result<std::unique_ptr<LoadedModel>> load_model(const LoadSource& source, const LoadSettings& settings,
                                                 const model::LoadProgress& progress) {
-  auto file = open(source);
+  auto file = open_source(source);
   if (!file) return file.error();
   const uint64_t bytes = tensor_bytes(*file);
   if (bytes > settings.memory_left || settings.kv_budget_bytes > settings.memory_left - bytes) {

@@ -14,6 +14,7 @@
 #include "dialogue/chat_format.h"
 #include "engine/backend_loader.h"
 #include "engine/draft_cache.h"
+#include "formats/gguf.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_index.h"
 #include "model/fingerprint.h"
@@ -30,6 +31,9 @@ struct LoadSource {
   std::optional<banter_io> io;        // how `path` is read; none: the file system
   bool stays = true;                  // it can be read again as long as the engine lives
 };
+
+/** Opens the file, or the parts of a split one, and reads what stands before the tensors. Errors: as formats::Gguf::open(). */
+Result<formats::Gguf> open_source(const LoadSource& source);
 
 struct LoadSettings {
   banter_backend backend = BANTER_BACKEND_AUTO;

@@ -28,6 +28,11 @@ func test() -> void:
 	npc.temperature = 0.25
 	npc.history = [{"role": "user", "content": "Hello"}]
 	engine.model_path = "res://models/stories.gguf"
+	npc.profile = ClassDB.instantiate("BanterProfile")
+	npc.profile.lore = ["The valley."]
+	npc.profile.top_k = 7
+	engine.model = ClassDB.instantiate("BanterModel")
+	engine.model.kv_type = 4
 	engine.add_child(npc)
 	add_child(engine)
 	for i in 5:
@@ -39,6 +44,10 @@ func test() -> void:
 		await get_tree().process_frame
 		check(ClassDB.class_exists("BanterNPC"), "the classes are back")
 		check(npc.persona == "You are Mira." and npc.temperature == 0.25, "a node keeps its properties: %s" % npc.persona)
+		check(npc.profile != null and npc.profile.lore == PackedStringArray(["The valley."]) and npc.profile.top_k == 7, "a profile comes through a reload")
+		check(engine.model != null and engine.model.kv_type == 4, "and a model: %s" % engine.model)
+		npc.profile.persona += "!"
+		check(npc.get_setup_problems().size() == 1, "and is listened to: %s" % npc.get_setup_problems())
 		check(npc.has_method("say") and not npc.is_talking(), "its methods work")
 		check(engine.load_model("res://models/stories.gguf") == OK, "the engine, too")
 	engine.queue_free()

@@ -1,0 +1,228 @@
+@tool
+extends VBoxContainer
+## The dock's upper part: which model, what it needs and where it fits, loading it.
+
+signal load_requested
+signal unload_requested
+
+const SETTING := "banter/model_path"
+## Memory of graphics cards, in GiB.
+const CARDS: Array[int] = [2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 80, 96, 141]
+## Of a card's memory, what is left to the game's picture.
+const LEFT_TO_PICTURE := 0.2
+const CONTEXTS: Array[int] = [1024, 2048, 4096, 8192, 16384, 32768]
+const KV_NAMES: Array[String] = ["Auto", "F16", "BF16", "F32", "INT8", "INT4"]
+
+## What is measured, and what the dock's engine loads.
+var model := BanterModel.new()
+
+var _path: LineEdit
+var _browse: Button
+var _context: OptionButton
+var _kv: OptionButton
+var _characters: SpinBox
+var _hint: Label
+var _load: Button
+var _progress: ProgressBar
+var _files: EditorFileDialog
+var _is_loaded := false
+var _is_loading := false
+
+
+func _init() -> void:
+	_add_picker()
+	_add_options()
+	_hint = Label.new()
+	_hint.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
+	_hint.mouse_filter = MOUSE_FILTER_PASS
+	add_child(_hint)
+	var row := HBoxContainer.new()
+	_load = Button.new()
+	_load.pressed.connect(_on_load_pressed)
+	row.add_child(_load)
+	_progress = ProgressBar.new()
+	_progress.max_value = 1.0
+	_progress.size_flags_horizontal = SIZE_EXPAND_FILL
+	_progress.size_flags_vertical = SIZE_SHRINK_CENTER
+	row.add_child(_progress)
+	add_child(row)
+
+
+func _add_picker() -> void:
+	var row := HBoxContainer.new()
+	_path = LineEdit.new()
+	_path.placeholder_text = "A model: a GGUF file"
+	_path.size_flags_horizontal = SIZE_EXPAND_FILL
+	_path.text_submitted.connect(set_model_path)
+	_path.focus_exited.connect(func() -> void: set_model_path(_path.text))
+	row.add_child(_path)
+	_browse = Button.new()
+	_browse.tooltip_text = "Choose a model. The project setting %s remembers it." % SETTING
+	_browse.pressed.connect(func() -> void: _files.popup_file_dialog())
+	row.add_child(_browse)
+	add_child(row)
+	_files = EditorFileDialog.new()
+	_files.file_mode = EditorFileDialog.FILE_MODE_OPEN_FILE
+	_files.access = EditorFileDialog.ACCESS_FILESYSTEM
+	_files.add_filter("*.gguf", "Models")
+	_files.file_selected.connect(_on_file_selected)
+	add_child(_files)
+
+
+func _add_options() -> void:
+	var grid := GridContainer.new()
+	grid.columns = 2
+	_context = OptionButton.new()
+	for tokens in CONTEXTS:
+		_context.add_item("%d tokens" % tokens, tokens)
+	_context.tooltip_text = "The longest conversation of each character."
+	_context.item_selected.connect(func(_index: int) -> void: _on_option_changed())
+	_add_option(grid, "Context", _context)
+	_kv = OptionButton.new()
+	for name_of_type in KV_NAMES:
+		_kv.add_item(name_of_type)
+	_kv.tooltip_text = "How conversations are kept: size against exactness."
+	_kv.item_selected.connect(func(_index: int) -> void: _on_option_changed())
+	_add_option(grid, "KV format", _kv)
+	_characters = SpinBox.new()
+	_characters.min_value = 1
+	_characters.max_value = 1000
+	_characters.tooltip_text = "How many characters of the game have a conversation of that length at a time."
+	_characters.value_changed.connect(func(_value: float) -> void: _on_option_changed())
+	_add_option(grid, "Characters", _characters)
+	add_child(grid)
+
+
+func _add_option(grid: GridContainer, title: String, control: Control) -> void:
+	var label := Label.new()
+	label.text = title
+	grid.add_child(label)
+	control.size_flags_horizontal = SIZE_EXPAND_FILL
+	grid.add_child(control)
+
+
+func _ready() -> void:
+	var kept: Dictionary = EditorInterface.get_editor_settings().get_project_metadata("banter", "dock", {})
+	_context.select(maxi(_context.get_item_index(_whole(kept, "context", 4096)), 0))
+	_kv.select(clampi(_whole(kept, "kv", 0), 0, KV_NAMES.size() - 1))
+	_characters.set_value_no_signal(clampi(_whole(kept, "characters", 8), 1, 1000))
+	_path.text = ProjectSettings.get_setting(SETTING, "")
+	_measure()
+	show_state(false, false, 0.0)
+
+
+func _notification(what: int) -> void:
+	if what == NOTIFICATION_THEME_CHANGED and _browse != null:
+		_browse.icon = get_theme_icon("Folder", "EditorIcons")
+		_show_load_button()
+
+
+func _whole(kept: Dictionary, key: String, otherwise: int) -> int:
+	var value: Variant = kept.get(key)
+	if value is int:
+		return value
+	return otherwise
+
+
+## Takes another model and remembers it in the project.
+func set_model_path(path: String) -> void:
+	path = path.strip_edges()
+	if path == str(ProjectSettings.get_setting(SETTING, "")) and path == model.model_path:
+		return
+	_path.text = path
+	ProjectSettings.set_setting(SETTING, path)
+	ProjectSettings.save()
+	_measure()
+
+
+## What stands in the hint.
+func get_hint() -> String:
+	return _hint.text
+
+
+func set_options(context: int, kv_type: int, characters: int) -> void:
+	_context.select(maxi(_context.get_item_index(context), 0))
+	_kv.select(kv_type)
+	_characters.set_value_no_signal(characters)
+	_on_option_changed()
+
+
+func show_state(is_loading: bool, is_loaded: bool, fraction: float) -> void:
+	_is_loading = is_loading
+	_is_loaded = is_loaded
+	_progress.visible = is_loading
+	_progress.value = fraction
+	_show_load_button()
+
+
+func _show_load_button() -> void:
+	_load.text = "Cancel" if _is_loading else "Unload" if _is_loaded else "Load"
+	_load.tooltip_text = "Frees the model's memory." if _is_loaded else "Loads the model into the editor, to talk to the selected character."
+	_load.icon = get_theme_icon("Stop" if _is_loading else "Clear" if _is_loaded else "Play", "EditorIcons")
+
+
+func _on_load_pressed() -> void:
+	if _is_loaded or _is_loading:
+		unload_requested.emit()
+	else:
+		load_requested.emit()
+
+
+func _on_file_selected(path: String) -> void:
+	var local := ProjectSettings.localize_path(path)
+	set_model_path(local if local.begins_with("res://") else path)
+
+
+func _on_option_changed() -> void:
+	EditorInterface.get_editor_settings().set_project_metadata("banter", "dock",
+			{"context": _context.get_selected_id(), "kv": _kv.selected, "characters": int(_characters.value)})
+	_measure()
+
+
+func _measure() -> void:
+	model.model_path = _path.text
+	_path.tooltip_text = _path.text
+	model.context_tokens = 0
+	model.kv_type = _kv.selected as BanterEngine.KVType
+	_load.disabled = true
+	_hint.tooltip_text = ""
+	_hint.remove_theme_color_override("font_color")
+	if model.model_path.is_empty():
+		_hint.text = "Choose a GGUF file that can chat."
+		return
+	var needs := model.measure()
+	if needs["error"] != OK:
+		_hint.text = needs["message"]
+		_hint.add_theme_color_override("font_color", get_theme_color("error_color", "Editor"))
+		return
+	# No longer than the model was made for.
+	model.context_tokens = mini(_context.get_selected_id(), _count(needs, "trained_context_tokens"))
+	needs = model.measure()
+	_load.disabled = false
+	_hint.text = hint_of(needs, int(_characters.value))
+	_hint.tooltip_text = "Model %s, computing %s, each conversation %s. Characters that share the beginning of their prompts need less." % [
+		_size(needs, "weight_bytes"), _size(needs, "step_buffer_bytes"), _size(needs, "kv_bytes")]
+
+
+func _size(needs: Dictionary, key: String) -> String:
+	return String.humanize_size(_count(needs, key))
+
+
+func _count(needs: Dictionary, key: String) -> int:
+	var count: int = needs[key]
+	return count
+
+
+## Which cards a model fits, of what BanterModel.measure() tells.
+static func hint_of(needs: Dictionary, characters: int) -> String:
+	var weights: int = needs["weight_bytes"]
+	var buffers: int = needs["step_buffer_bytes"]
+	var conversation: int = needs["kv_bytes"]
+	var context: int = needs["context_tokens"]
+	var bytes := weights + buffers + conversation * characters
+	var text := "Needs about %s with %d character%s of %d tokens" % [
+		String.humanize_size(bytes), characters, "" if characters == 1 else "s", context]
+	for card in CARDS:
+		if bytes <= card * (1.0 - LEFT_TO_PICTURE) * (1 << 30):
+			return text + ". Fits graphics cards of %d GB and more, with a fifth left for the picture." % card
+	return text + ", more than graphics cards have. A processor with as much memory can compute it."

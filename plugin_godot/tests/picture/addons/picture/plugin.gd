@@ -1,0 +1,36 @@
+@tool
+extends EditorPlugin
+## Talks to a character in the dock and takes a picture of the editor. What it takes is in the environment: see ../../../picture.py.
+
+
+func _ready() -> void:
+	get_window().size = Vector2i(1280, 800)
+	await get_tree().create_timer(3.0).timeout
+	EditorInterface.open_scene_from_path("res://tavern.tscn")
+	EditorInterface.set_main_screen_editor("2D")
+	await get_tree().create_timer(1.0).timeout
+	var dock: Control = EditorInterface.get_base_control().find_child("Banter", true, false)
+	show_tab_of(dock)
+	dock.model_panel.set_model_path(OS.get_environment("BANTER_PICTURE_MODEL"))
+	EditorInterface.get_selection().clear()
+	EditorInterface.get_selection().add_node(EditorInterface.get_edited_scene_root().get_node("Counter/Mira"))
+	dock.load_model()
+	while not dock.is_model_loaded():
+		await get_tree().process_frame
+	for text: String in ["Good evening! Is there a room left?", "What is this place called?"]:
+		dock.conversation.set_input(text)
+		dock.conversation.submit()
+		while dock.conversation._is_talking:
+			await get_tree().process_frame
+	await get_tree().create_timer(1.0).timeout
+	var image := get_window().get_texture().get_image()
+	print("PICTURE: ", error_string(image.save_png(OS.get_environment("BANTER_PICTURE"))))
+	get_tree().quit()
+
+
+func show_tab_of(control: Control) -> void:
+	while control != null and not control.get_parent() is TabContainer:
+		control = control.get_parent() as Control
+	if control != null:
+		var tabs: TabContainer = control.get_parent()
+		tabs.current_tab = tabs.get_tab_idx_from_control(control)
