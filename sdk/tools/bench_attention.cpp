@@ -21,12 +21,12 @@
 #include "backend_cpu/roofline.h"
 #include "backend_cpu/row_ops.h"
 #include "base/thread_pool.h"
+#include "kv/page_pool.h"
 
 namespace {
 
 using namespace banter;
 using Clock = std::chrono::steady_clock;
-constexpr int32_t kPageTokens = 16;  // as the engine has them
 
 struct Options {
   int threads = 2, heads = 14, kv_heads = 2, head_dim = 64, layers = 24;
@@ -101,9 +101,11 @@ Cache make_cache(const Options& o) {
   const int most = *std::max_element(o.sequences.begin(), o.sequences.end());
   const int rows = *std::max_element(o.rows.begin(), o.rows.end());
   Cache cache;
-  cache.pages.geometry = {o.type, o.layers, o.kv_heads, o.head_dim, kPageTokens};
-  cache.pages.page_stride = (cache.pages.geometry.page_bytes() + 63) / 64 * 64;
-  cache.pages_each = (longest + kPageTokens - 1) / kPageTokens;
+  const kv::GroupSpec group{.type = o.type, .layers = o.layers, .kv_heads = o.kv_heads, .head_dim = o.head_dim};
+  const std::vector<ops::KvGeometry> geometry = kv::plan_geometry({&group, 1});
+  cache.pages.geometry = geometry[0];
+  cache.pages.page_stride = kv::page_stride(geometry);
+  cache.pages_each = (longest + geometry[0].page_tokens - 1) / geometry[0].page_tokens;
   cache.tables.resize(static_cast<size_t>(cache.pages_each) * static_cast<size_t>(most));
   std::iota(cache.tables.begin(), cache.tables.end(), 0);
   const size_t bytes = cache.pages.page_stride * cache.tables.size();

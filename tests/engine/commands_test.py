@@ -102,7 +102,8 @@ class Bench(unittest.TestCase):
     def test_a_long_prompt_among_streams(self):
         found = banter("bench", "--intrude", 60, "--npcs", 2, "-p", 16)
         self.assertEqual(found["intruder_tokens"], 60)
-        self.assertGreaterEqual(found["gap_before_ms"]["max"], found["gap_before_ms"]["p50"])  # 0 where one poll found all
+        for part in ("gap_before_ms", "gap_during_ms"):
+            self.assertGreaterEqual(found[part]["p50"], 0)  # 0 where one poll found all
         self.assertGreater(found["intruder_ttft_ms"], 0)
 
     def test_without_a_cache(self):

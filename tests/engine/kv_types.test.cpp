@@ -111,9 +111,21 @@ TEST(KvTypes, MeasuringTellsWhatALoadTakes) {
     EXPECT_LT(needs.weight_bytes, needs.file_bytes);
     EXPECT_GT(needs.parameters, 0u);
     EXPECT_GT(needs.step_buffer_bytes, 0u);
-    EXPECT_LE(8 * needs.kv_bytes, info.kv_pool_bytes + info.kv_pool_bytes / 8) << kv.name;
-    EXPECT_GE(8 * needs.kv_bytes, info.kv_pool_bytes / 8 * 5)
-        << kv.name;  // a pool has room for a step of newest tokens
+    // A pool of so many bytes holds one whole conversation, and one of a tenth less does not.
+    const auto context_with = [&](uint64_t budget) {
+      Host small;
+      banter_model_info about{};
+      about.struct_size = sizeof about;
+      banter_model* const model = small.load(bytes, [&](auto& c) {
+        c.kv_type = kv.type;
+        c.kv_budget_bytes = budget;
+      });
+      EXPECT_EQ(banter_model_get_info(model, &about), BANTER_OK);
+      return about.context_tokens;
+    };
+    // The pool is made of slabs of about a thirty-second, and takes no more than its budget.
+    EXPECT_EQ(context_with(needs.kv_bytes + needs.kv_bytes / 16), needs.context_tokens) << kv.name;
+    EXPECT_LT(context_with(needs.kv_bytes - needs.kv_bytes / 10), needs.context_tokens) << kv.name;
     // Half the context, half the bytes, as far as nothing is kept twice.
     const uint64_t whole = needs.kv_bytes;
     config.context_tokens = needs.context_tokens / 2;

@@ -293,5 +293,25 @@ TEST(Many, TalkGoesOnWhileAnotherModelLoads) {
   EXPECT_EQ(host.finish(talking).kind, BANTER_EVENT_DONE);
 }
 
+/** A poll may take every event there is room for; who then sleeps until the next one holds what the engine waits for. */
+TEST(Many, WhoHoldsAllEventsDoesNotSleepForEver) {
+  const auto bytes = tiny_model();
+  Host host([](banter_engine_config& c) { c.max_events = 16; });
+  banter_model* const model = host.load(bytes);
+  const banter_request_id request = complete(model, "Once upon a time", Ask(400, kGoOn));
+  bool ended = false;
+  size_t most = 0;
+  while (!ended) {
+    ASSERT_EQ(banter_wait(host.engine, 20000), BANTER_OK) << "nobody woke the host";
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that events pile up
+    banter_event events[32];
+    uint32_t count = 0;
+    ASSERT_EQ(banter_poll(host.engine, events, sizeof events[0], 32, &count), BANTER_OK);
+    most = std::max<size_t>(most, count);
+    for (uint32_t i = 0; i < count; ++i) ended = ended || (events[i].request == request && is_terminal(events[i].kind));
+  }
+  EXPECT_GE(most, 16u) << "no poll took all there is room for";
+}
+
 }  // namespace
 }  // namespace banter::test

@@ -151,6 +151,13 @@ TEST(StreamingCostTest, GrowsFastWhereThereIsMuchRoom) {
   EXPECT_EQ(cost.rows(256), 256);
 }
 
+TEST(StreamingCostTest, ASteadyStreamLetsOneRowThrough) {
+  StreamingCost cost;
+  cost.add(1, 0, 100, 0);
+  for (int step = 0; step < 20; ++step) cost.add(1, cost.rows(256), 110, 100);
+  EXPECT_EQ(cost.rows(256), 1);
+}
+
 TEST(StreamingCostTest, LooksNowAndThenWhatTheStreamsTakeAlone) {
   StreamingCost cost;
   for (int i = 0; i < 50; ++i) cost.add(4, 0, 14e6, 0);
@@ -210,10 +217,12 @@ TEST_F(Pacing, ATinyBudgetSlowsButChangesNoReplyAndEndsEventually) {
 
 /** How many steps a long prompt shares with a reply that streams, with `slowdown`. */
 uint64_t shared_steps(float slowdown) {
-  const auto bytes = tiny_model();
+  TinyModelOptions options;
+  options.context = 16384;  // the reply outlasts the prompt, however late this thread asks
+  const auto bytes = tiny_model(options);
   Host host([&](banter_engine_config& c) { c.stream_slowdown = slowdown; });
-  banter_model* const model = host.load(bytes);
-  const banter_request_id stream = complete(model, "Once", Ask(600, kGoOn));
+  banter_model* const model = host.load(bytes, [](banter_model_config& c) { c.context_tokens = 16384; });
+  const banter_request_id stream = complete(model, "Once", Ask(15000, kGoOn));
   EXPECT_TRUE(host.pump_until([&] { return host.statistics().decode_steps > 60; }));
   EXPECT_EQ(host.finish(complete(model, std::string(200, 'y'), Ask(1, kGoOn))).kind, BANTER_EVENT_DONE);
   EXPECT_EQ(host.outcomes[stream].kind, 0) << "the reply must outlast the prompt";
@@ -221,10 +230,10 @@ uint64_t shared_steps(float slowdown) {
   return host.statistics().mixed_steps;
 }
 
-TEST_F(Pacing, ASteadierStreamCutsPromptsIntoMoreSteps) {
-  const uint64_t steady = shared_steps(1), hasty = shared_steps(1000);
-  EXPECT_GT(steady, hasty);
-  EXPECT_LT(hasty, 40u);
+TEST_F(Pacing, AStreamThatMayStallLetsPromptsThroughInFewSteps) {
+  // 200 tokens with a stream beside them: two to four in a step with the default, soon all that are left with 1000. (That
+  // 1 allows fewest is StreamingCost's to show: here a disturbed machine would decide.)
+  EXPECT_LT(shared_steps(1000), 30u);
 }
 
 TEST_F(Pacing, RefusesWhatIsNoBudget) {

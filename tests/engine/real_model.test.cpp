@@ -23,9 +23,22 @@ constexpr Line kLines[] = {
      {"你好！你卖什么茶？", "Which do you like best?"}},
 };
 
-constexpr uint64_t kSmallPool = 16 << 20;
+constexpr int32_t kContext = 1024;
 
 using Replies = std::vector<std::vector<int32_t>>;
+
+/** Room for little more than one conversation. */
+uint64_t small_pool(const char* path) {
+  banter_model_config config;
+  banter_model_config_init(&config, sizeof config);
+  config.path = path;
+  config.path_len = BANTER_ZERO_TERMINATED;
+  config.context_tokens = kContext;
+  banter_model_needs needs{};
+  needs.struct_size = sizeof needs;
+  EXPECT_EQ(banter_model_measure(&config, &needs), BANTER_OK) << banter_last_error_message();
+  return needs.kv_bytes + needs.kv_bytes / 3;
+}
 
 banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes, uint32_t flags = 0,
                    banter_speculation speculation = BANTER_SPECULATION_NONE) {
@@ -33,7 +46,7 @@ banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes, uint3
   banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
-  config.context_tokens = 1024;
+  config.context_tokens = kContext;
   config.kv_budget_bytes = kv_budget_bytes;
   config.flags = flags;
   config.speculation = speculation;
@@ -81,8 +94,7 @@ TEST(RealModel, CharactersAtOnceSayWhatTheySayAlone) {
   const Replies alone = talk(path, false, 256, 0);
   EXPECT_EQ(talk(path, true, 256, 0), alone);
   EXPECT_EQ(talk(path, true, 24, 0), alone) << "small steps";
-  // Room for little more than one conversation: they wait for each other, and lose their pages in between.
-  EXPECT_EQ(talk(path, true, 256, kSmallPool), alone) << "a small pool";
+  EXPECT_EQ(talk(path, true, 256, small_pool(path)), alone) << "a small pool";
 }
 
 // ---------------------------------------------------------------- the matrix: nothing but prompt and seed matters
@@ -180,6 +192,7 @@ TEST(RealModel, OnlyPromptAndSeedDecideWhatIsSaid) {
   const char* const path = std::getenv("BANTER_MODEL");
   if (path == nullptr) GTEST_SKIP() << "BANTER_MODEL names no model file.";
   const Replies alone = run_setting(path, {.name = "alone", .at_once = 1}, 1);
+  const uint64_t small = small_pool(path);
   const Setting settings[] = {
       {.name = "among 2 others", .at_once = 3},
       {.name = "among 8 others"},
@@ -190,12 +203,12 @@ TEST(RealModel, OnlyPromptAndSeedDecideWhatIsSaid) {
       {.name = "one thread", .threads = 1},
       {.name = "no prefix sharing", .flags = BANTER_MODEL_NO_PREFIX_SHARING},
       {.name = "a hot cache of prefixes", .times = 2},
-      {.name = "a small pool", .at_once = 32, .kv_budget_bytes = kSmallPool},
+      {.name = "a small pool", .at_once = 32, .kv_budget_bytes = small},
       {.name = "speculation", .speculation = BANTER_SPECULATION_NGRAM},
       {.name = "speculation, steps of 16, a small pool",
        .at_once = 32,
        .step_tokens = 16,
-       .kv_budget_bytes = kSmallPool,
+       .kv_budget_bytes = small,
        .speculation = BANTER_SPECULATION_NGRAM},
   };
   uint64_t seed = 1, all_preemptions = 0;

@@ -92,7 +92,8 @@ BANTER_API banter_result BANTER_CALL banter_poll(banter_engine* engine, banter_e
 
 /** Sleeps until an event waits or the time is over. For tools and servers; a game thread polls instead.
  *  @param timeout_ms  0: returns at once; UINT32_MAX: no limit
- *  @returns BANTER_OK (an event waits), BANTER_ERROR_NOT_FOUND (none came in time), BANTER_ERROR_INVALID_ARGUMENT
+ *  @returns BANTER_OK (an event waits; or, when max_events were polled at once, the engine waits for the poll that ends
+ *           their life), BANTER_ERROR_NOT_FOUND (none came in time), BANTER_ERROR_INVALID_ARGUMENT
  *  Thread safety: any thread; blocks.
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_wait(banter_engine* engine, uint32_t timeout_ms);
@@ -220,8 +221,8 @@ BANTER_API banter_result BANTER_CALL banter_model_get_info(banter_model* model, 
  *                    fields are checked and change nothing
  *  @param out_needs  struct_size set by the caller
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT, BANTER_ERROR_OUT_OF_MEMORY; of the file what FAILED of a load would
- *           tell: BANTER_ERROR_FILE_NOT_FOUND, _IO, _NOT_A_MODEL, _FILE_TRUNCATED, _CORRUPT; BANTER_ERROR_UNSUPPORTED
- *           (architecture, or heads that kv_type cannot hold). INVALID_ARGUMENT also for more context_tokens than the
+ *           tell: BANTER_ERROR_FILE_NOT_FOUND, _IO, _NOT_A_MODEL, _FILE_TRUNCATED, _CORRUPT, _MISSING_TENSOR,
+ *           _UNSUPPORTED_ARCHITECTURE, _UNSUPPORTED_TYPE, _UNSUPPORTED (heads that kv_type cannot hold). INVALID_ARGUMENT also for more context_tokens than the
  *           model was trained for
  *  Thread safety: any thread; blocks while it reads.
  *  Since: 0.1.0 */

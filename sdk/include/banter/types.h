@@ -285,12 +285,14 @@ typedef struct banter_model_needs {
   uint32_t struct_size;
   uint32_t reserved0;
   uint64_t file_bytes;
-  uint64_t weight_bytes;           /**< As they stand in the file; backends hold about as much. */
-  uint64_t parameters;             /**< Numbers in the weights. */
-  uint64_t step_buffer_bytes;      /**< What computing needs beside weights and conversations, held once. */
-  uint64_t kv_bytes;               /**< One conversation of context_tokens tokens of its own. */
-  uint32_t kv_bytes_per_token;     /**< Before sliding windows are full, where the model has such. */
-  uint32_t context_tokens;         /**< The config's, or what a load would take. */
+  uint64_t weight_bytes;       /**< As they stand in the file; backends hold about as much. */
+  uint64_t parameters;         /**< Numbers in the weights. */
+  uint64_t step_buffer_bytes;  /**< What computing needs beside weights and conversations, held once; for steps of up
+                                        to 512 tokens. */
+  uint64_t kv_bytes;           /**< KV pages of one conversation of context_tokens tokens of its own; for steps of 256
+                                        tokens, the default. */
+  uint32_t kv_bytes_per_token; /**< Before sliding windows are full, where the model has such. */
+  uint32_t context_tokens;     /**< The config's, or what a load would take. */
   uint32_t trained_context_tokens; /**< The longest conversation that the model was made for. */
   banter_kv_type kv_type;          /**< The config's; for BANTER_KV_AUTO the one that the CPU backend would take. */
 } banter_model_needs;

@@ -160,16 +160,25 @@ banter_result measure(const banter::formats::Gguf& file, const banter::engine::L
   }
   const auto parameters = banter::model::read_hyperparameters(file, settings.context_tokens);
   if (!parameters) return fail(parameters.error());  // a context that is too long
-  const auto context = static_cast<uint64_t>(parameters->context);
+  const uint64_t per_token = kv->bytes_per_token(type);
+  if (per_token > UINT32_MAX) {
+    return fail(BANTER_ERROR_CORRUPT, "The model claims to keep %llu bytes of every token, which no model does.",
+                static_cast<unsigned long long>(per_token));
+  }
   for (const banter::formats::GgufTensor& tensor : file.tensors()) {
+    if (banter::formats::type_traits(tensor.type) == nullptr) {
+      return fail(BANTER_ERROR_UNSUPPORTED_TYPE,
+                  "The model has tensors of the type %u, which this version does not know.", tensor.type);
+    }
     out.weight_bytes += tensor.bytes;
     out.parameters += tensor.elements();
   }
   out.file_bytes = file.file_bytes();
   out.step_buffer_bytes = kv->step_buffer_bytes;
-  out.kv_bytes = kv->sequence_bytes(type, context);
-  out.kv_bytes_per_token = static_cast<uint32_t>(kv->bytes_per_token(type));
-  out.context_tokens = static_cast<uint32_t>(context);
+  constexpr int32_t kUsualStep = 256;  // banter_engine_config.step_tokens
+  out.kv_bytes = kv->conversation_bytes(type, parameters->context, kUsualStep);
+  out.kv_bytes_per_token = static_cast<uint32_t>(per_token);
+  out.context_tokens = static_cast<uint32_t>(parameters->context);
   out.trained_context_tokens = static_cast<uint32_t>(kv->trained_context);
   out.kv_type = kv_type_constant(type);
   return BANTER_OK;

@@ -24,7 +24,13 @@ EventBlock* EventQueue::allocate() {
     // Say that we wait before looking once more: a poll between the two looks would otherwise go unnoticed.
     wants_poll_.store(true, std::memory_order_seq_cst);
     index = free_.acquire();
-    if (index == FreeList::kNone) return nullptr;
+    if (index == FreeList::kNone) {
+      // Whoever sleeps in banter_wait may hold all blocks, of the poll before: its next poll gives them back.
+      version_.fetch_add(1, std::memory_order_seq_cst);
+      if (sleepers_.load(std::memory_order_seq_cst) > 0) futex_wake(version_, true);
+      return nullptr;
+    }
+    wants_poll_.store(false, std::memory_order_seq_cst);
   }
   EventBlock* block = &blocks_[index];
   block->progress = 0;
@@ -107,7 +113,7 @@ bool EventQueue::wait(uint32_t timeout_ms) {
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1000000;
   for (;;) {
     const uint32_t version = version_.load(std::memory_order_seq_cst);
-    if (waiting_.load(std::memory_order_seq_cst) > 0) return true;
+    if (waiting_.load(std::memory_order_seq_cst) > 0 || wants_poll_.load(std::memory_order_seq_cst)) return true;
     if (timeout_ms == 0) return false;
     uint32_t left_ms = UINT32_MAX;
     if (timeout_ms != UINT32_MAX) {

@@ -65,7 +65,7 @@ class EventQueue {
   /** Gives back the previous poll's events, calling `freed(slot)` for each request that is over, then takes new ones. */
   template <class F>
   Polled poll(std::byte* out, size_t stride, uint32_t capacity, F&& freed);
-  /** Sleeps until an event waits; false when none came in time. */
+  /** Sleeps until an event waits, or the engine for a poll to give blocks back; false when neither came in time. */
   bool wait(uint32_t timeout_ms);
 
  private:

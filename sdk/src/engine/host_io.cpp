@@ -44,7 +44,19 @@ class HostFile final : public ByteSource {
 Result<std::shared_ptr<ByteSource>> open_host_file(const banter_io& io, const std::string& path) {
   void* file = nullptr;
   const banter_result code = io.open(path.c_str(), &file, io.user_data);
-  if (code == BANTER_OK) return std::shared_ptr<ByteSource>(std::make_shared<HostFile>(io, file, path));
+  if (code == BANTER_OK) {
+    // Memory may run out before the object that closes the file is there.
+    struct Closer {
+      const banter_io& io;
+      void* file;
+      ~Closer() {
+        if (file != nullptr) io.close(file, io.user_data);
+      }
+    } closer{io, file};
+    std::shared_ptr<ByteSource> source = std::make_shared<HostFile>(io, file, path);
+    closer.file = nullptr;
+    return source;
+  }
   if (code == BANTER_ERROR_FILE_NOT_FOUND) {
     return Error{code, "The game's open callback found no \"" + path + "\"."};
   }

@@ -111,12 +111,26 @@ std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups) {
   return best;
 }
 
+size_t page_stride(std::span<const ops::KvGeometry> geometry) {
+  size_t stride = 0;
+  for (const ops::KvGeometry& g : geometry) stride = std::max(stride, round_up(g.page_bytes(), kStrideAlignment));
+  return stride;
+}
+
+int64_t pages_of_sequence(const GroupSpec& group, int32_t page_tokens, int32_t tokens, int32_t chunk) {
+  const int64_t needed = (int64_t{tokens} + page_tokens - 1) / page_tokens;
+  if (group.window == 0) return needed;
+  // Behind the first new position: window − 1 positions to attend to and the restorable ones; in front: a chunk.
+  // Neither end need stand at a page's border, hence one page more.
+  const int64_t span = int64_t{group.window} - 1 + group.restorable + std::max(chunk, 1);
+  return std::min(needed, (span + page_tokens - 1) / page_tokens + 1);
+}
+
 Result<std::unique_ptr<PagePool>> PagePool::create(ops::Backend& backend, std::vector<GroupSpec> groups,
                                                    size_t budget_bytes) {
   if (Result<void> ok = check(groups, backend); !ok) return ok.error();
   const std::vector<ops::KvGeometry> geometry = plan_geometry(groups);
-  size_t stride = 0;
-  for (const ops::KvGeometry& g : geometry) stride = std::max(stride, round_up(g.page_bytes(), kStrideAlignment));
+  const size_t stride = kv::page_stride(geometry);
   const size_t count = std::min<size_t>(budget_bytes / stride, std::numeric_limits<int32_t>::max());
   if (count < groups.size()) {
     return Error{BANTER_ERROR_BUDGET_EXCEEDED,
@@ -245,17 +259,8 @@ Result<void> PagePool::write_page(PageId page, const std::byte* host) {
 
 int32_t PagePool::pages_for(int32_t tokens, int32_t chunk) const {
   int64_t pages = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const int64_t page_tokens = views_[g].geometry.page_tokens;
-    int64_t needed = (int64_t{tokens} + page_tokens - 1) / page_tokens;
-    if (groups_[g].window > 0) {
-      // Behind the first new position: window − 1 positions to attend to and the restorable ones; in front: a chunk.
-      // Neither end need stand at a page's border, hence one page more.
-      const int64_t span = int64_t{groups_[g].window} - 1 + groups_[g].restorable + std::max(chunk, 1);
-      needed = std::min(needed, (span + page_tokens - 1) / page_tokens + 1);
-    }
-    pages += needed;
-  }
+  for (size_t g = 0; g < groups_.size(); ++g)
+    pages += pages_of_sequence(groups_[g], views_[g].geometry.page_tokens, tokens, chunk);
   return static_cast<int32_t>(std::min<int64_t>(pages, std::numeric_limits<int32_t>::max()));
 }
 

@@ -31,6 +31,12 @@ struct GroupSpec {
  *  padding: page_tokens is a multiple of 16, at least 16. `groups` as PagePool::create accepts them. */
 std::vector<ops::KvGeometry> plan_geometry(std::span<const GroupSpec> groups);
 
+/** Bytes from one page to the next in a pool of this geometry. */
+size_t page_stride(std::span<const ops::KvGeometry> geometry);
+/** Most pages of `page_tokens` tokens that a sequence holds at any time in `group` while it grows to `tokens` tokens in
+ *  chunks of at most `chunk`. */
+int64_t pages_of_sequence(const GroupSpec& group, int32_t page_tokens, int32_t tokens, int32_t chunk);
+
 /** The pool. Used by the engine thread only; statistics getters too. */
 class PagePool {
  public:

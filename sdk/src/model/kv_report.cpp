@@ -37,6 +37,15 @@ uint64_t KvReport::sequence_bytes(ops::KvType format, uint64_t tokens) const {
   return own_bytes(format, tokens, 0);
 }
 
+uint64_t KvReport::conversation_bytes(ops::KvType format, int32_t tokens, int32_t chunk) const {
+  const std::vector<kv::GroupSpec>& of_format = specs[static_cast<size_t>(format)];
+  const std::vector<ops::KvGeometry> geometry = kv::plan_geometry(of_format);
+  int64_t pages = 0;
+  for (size_t g = 0; g < of_format.size(); ++g)
+    pages += kv::pages_of_sequence(of_format[g], geometry[g].page_tokens, tokens, chunk);
+  return static_cast<uint64_t>(pages) * kv::page_stride(geometry);
+}
+
 uint64_t KvReport::own_bytes(ops::KvType format, uint64_t tokens, uint64_t prefix) const {
   const uint64_t own = whole_pages(tokens) - std::min(tokens, prefix) / kPage * kPage;  // whole pages are shared
   uint64_t bytes = 0;
@@ -58,6 +67,7 @@ Result<KvReport> read_kv_report(const formats::Gguf& file) {
   for (const ops::KvType format : kKvFormats) {
     if (!ops::kv_fits(format, hp->head_dim)) continue;
     const std::vector<kv::GroupSpec> groups = kv_groups(*hp, format);
+    report.specs[static_cast<size_t>(format)] = groups;
     for (const kv::GroupSpec& group : groups) {
       KvLayers layers;
       layers.layers = static_cast<uint64_t>(group.layers);

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "formats/gguf.h"
+#include "kv/page_pool.h"
 #include "ops/kv_format.h"
 
 namespace banter::model {
@@ -31,6 +32,8 @@ struct KvReport {
   uint64_t trained_context = 0;  // tokens
   uint64_t step_buffer_bytes = 0;
 
+  std::array<std::vector<kv::GroupSpec>, ops::kKvTypes> specs;  // of `groups`
+
   const std::vector<KvLayers>& of(ops::KvType format) const { return groups[static_cast<size_t>(format)]; }
   bool supports(ops::KvType format) const { return !of(format).empty(); }
   bool has_windows() const;
@@ -39,6 +42,9 @@ struct KvReport {
   uint64_t bytes_per_token(ops::KvType format, bool beyond_windows = false) const;
   /** Bytes of a sequence of `tokens` tokens, whole pages of 16, copies included. */
   uint64_t sequence_bytes(ops::KvType format, uint64_t tokens) const;
+  /** Bytes of the pages that a pool needs for one conversation of `tokens` tokens, computed in steps of at most `chunk`: with
+   *  the room that a step's newest tokens take beside a full window, in whole pages of the pool's own sizes. */
+  uint64_t conversation_bytes(ops::KvType format, int32_t tokens, int32_t chunk) const;
   /** What a character adds whose first `prefix` of `tokens` tokens are shared with all others. */
   uint64_t own_bytes(ops::KvType format, uint64_t tokens, uint64_t prefix) const;
 };
