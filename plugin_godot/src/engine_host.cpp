@@ -112,6 +112,8 @@ void EngineHost::handle_load(const banter_event& event, Emissions& emissions) {
       return;
     case BANTER_EVENT_MODEL_READY:
       state_ = ModelState::kReady;
+      // A small model may be there before its progress was worth an event.
+      if (progress_ < 1) emissions.add(node_, "load_progress", 1.0);
       progress_ = 1;
       emissions.add(node_, "model_ready");
       emissions.add(node_, "load_finished", kOk);
