@@ -43,11 +43,18 @@ void BanterProfile::refresh() {
   const std::string path = own_file();
   if (path.empty()) return;
   const int64_t time = file_time(path);
-  const bool is_newer = file_time_ != 0 && time != 0 && time != file_time_;
+  if (time == 0 || time == file_time_) return;  // a file that is gone may come back
+  if (file_time_ == 0) {
+    file_time_ = time;
+    return;
+  }
+  // Another object, since an object that is there would keep what the file does not name because it is as ever.
+  constexpr int64_t kIgnore = 0;  // ResourceLoader.CACHE_MODE_IGNORE
+  const Variant loaded = Variant(singleton("ResourceLoader")).call("load", path, "", kIgnore);
+  const auto* const fresh = instance_of<BanterProfile>(loaded.to_object());
+  if (fresh == nullptr) return;  // half written: the next reply looks again
   file_time_ = time;
-  if (!is_newer) return;
-  constexpr int64_t kReplace = 2;  // ResourceLoader.CACHE_MODE_REPLACE: this very object takes the file's properties
-  static_cast<void>(Variant(singleton("ResourceLoader")).call("load", path, "", kReplace));
+  assign(data_, fresh->data_);
 }
 
 double BanterProfile::in_range(double ProfileSampling::*member, double value) {

@@ -39,6 +39,7 @@ func test() -> void:
 	if _dock == null:
 		return
 	choose_a_model()
+	await follow_the_project()
 	await open_a_scene()
 	await talk()
 	await stop_and_clear()
@@ -69,6 +70,27 @@ func choose_a_model() -> void:
 	hint = panel.hint_of({"weight_bytes": 5 << 40, "step_buffer_bytes": 0, "kv_bytes": 0, "context_tokens": 8192}, 1)
 	check(hint.contains("more than graphics cards have"), "one that is too large: " + hint)
 	check(_dock.find_children("*", "BanterEngine", true, false).is_empty(), "nothing is loaded unasked")
+
+
+## The path may be changed in the project's settings, too.
+func follow_the_project() -> void:
+	var panel: Control = _dock.model_panel
+	ProjectSettings.set_setting("banter/model_path", "res://models/thinking.gguf")
+	check(await until(func() -> bool: return panel._path.text == "res://models/thinking.gguf"), "the panel follows: " + panel._path.text)
+	check(panel.model.model_path == "res://models/thinking.gguf", "and measures: " + panel.model.model_path)
+	ProjectSettings.set_setting("banter/model_path", MODEL)
+	panel._path.focus_exited.emit()  # before it has heard of that
+	check(ProjectSettings.get_setting("banter/model_path") == MODEL, "what nobody typed is not taken")
+	check(await until(func() -> bool: return panel.model.model_path == MODEL), "it follows again")
+	panel._path.text = "res://typed.gguf"
+	panel._path.text_changed.emit(panel._path.text)
+	ProjectSettings.set_setting("banter/model_path", "res://no.gguf")
+	for i in 3:
+		await get_tree().process_frame
+	check(panel._path.text == "res://typed.gguf", "what is being typed stays")
+	panel._path.focus_exited.emit()
+	check(ProjectSettings.get_setting("banter/model_path") == "res://typed.gguf", "and is taken when that ends")
+	panel.set_model_path(MODEL)
 
 
 func open_a_scene() -> void:
