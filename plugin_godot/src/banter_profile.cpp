@@ -96,6 +96,13 @@ Dictionary BanterProfile::logit_bias() const {
   return out;
 }
 
+void BanterProfile::set_logit_bias(const Dictionary& value) {
+  std::vector<std::pair<int64_t, double>> bias = value.numbers();
+  // A number that no token has would be another token's in the 32 bits of the written form.
+  std::erase_if(bias, [](const auto& entry) { return entry.first != std::clamp<int64_t>(entry.first, 0, INT32_MAX); });
+  assign(data_.sampling.logit_bias, std::move(bias));
+}
+
 void BanterProfile::register_class(Registry& registry) {
   using P = BanterProfile;
   using D = ProfileData;

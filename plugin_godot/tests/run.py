@@ -52,7 +52,7 @@ def main():
     parser.add_argument("--source", help="text of the script, in the place of the project's own")
     parser.add_argument("--show", action="store_true", help="print the output of a test that passed, too")
     parser.add_argument("--preload", action="append", default=[], help="libraries for LD_PRELOAD: those of a sanitizer")
-    parser.add_argument("--seconds", type=int, default=100)
+    parser.add_argument("--seconds", type=int, default=180)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="banter godot ü ") as folder:  # a path that has to be quoted and is not ASCII
         folder = pathlib.Path(folder)

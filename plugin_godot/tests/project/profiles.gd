@@ -42,6 +42,11 @@ func forms() -> void:
 			check_equal(other.get(property.name), profile.get(property.name), "the same " + property.name)
 	profile.persona = "You are Mira."
 	check_equal(changes[0], 1, "what stays the same tells nothing")
+	profile.logit_bias = {4294967299: 1.0, -1: 2.0, 2147483648: 3.0, 2147483647: 4.0, "3": 5.0, 7: -INF, 8: NAN}
+	check_equal(profile.logit_bias.keys(), [2147483647, 7, 8], "only what may be a token")
+	check(profile.get_problem().contains("token 8"), "a bias that is no number: " + profile.get_problem())
+	profile.logit_bias = {8: 1e300}
+	check(profile.get_problem().contains("token 8"), "or too large: " + profile.get_problem())
 
 
 func refused() -> void:
