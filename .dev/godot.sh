@@ -66,12 +66,18 @@ run_in_tree() {
 
 # Lets a cached Godot that was unpacked without its export template have it. Another Godot's template is its installer's business.
 bring_template() {
-  local cache tree beside log suite version
+  local cache tree beside log suite version mark today
   cache=$(godot_cache)
   tree=$cache/tree
   [ "$1" = "$cache/godot" ] && [ -x "$tree/usr/bin/godot" ] || return 0
   [ ! -x "$tree/usr/bin/godot-template-release" ] || return 0
   can_unpack_debian || return 0
+  # Not again on the day of a failure: it takes a while, and nothing of the addon needs the template but one test.
+  mark=$cache/template.missing today="$(date +%F) $(stat -c %Y "$tree/usr/bin/godot")"
+  if [ "$(cat "$mark" 2>/dev/null)" = "$today" ]; then
+    say "no export template: it could not be had earlier today, see $cache/template.log; without $mark it is tried again"
+    return 0
+  fi
   say "bringing the export template of Debian's Godot into $cache"
   beside=$cache/template log=$cache/template.log
   version=$("$1" --headless --version 2>/dev/null | tail -1)
@@ -87,7 +93,8 @@ bring_template() {
     fi
     echo "the template of $suite is not that of $version" >>"$log"
   done
-  rm -rf "$beside"
+  rm -rf "$beside" "$beside.apt"
+  echo "$today" >"$mark"
   say "the export template of $version could not be had; $cache/template.log tells why. Removing $cache and running this again brings both anew."
 }
 

@@ -38,9 +38,19 @@ complete_demo() {
   ! grep -E 'SCRIPT ERROR|Parse Error' build/release/import.log >&2 || fail "the demo cannot be imported; see build/release/import.log"
 }
 
+# Whether one of the demo's options makes it end without a person.
+ends_by_itself() {
+  local word
+  for word in "$@"; do
+    case $word in --script-evening | --measure | --screen-no-model | --help) return 0 ;; esac
+  done
+  return 1
+}
+
 # run_demo PROGRAM MODEL [ARGS…]: on the screen that is there, else on a virtual one, where it plays an evening by itself.
 run_demo() {
-  local program=$1 model=$2 demo=$PWD/plugin_godot/demo
+  local program=$1 model demo=$PWD/plugin_godot/demo
+  model=$(realpath -- "$2")  # Godot goes to the demo's folder
   shift 2
   complete_demo "$program" "$demo"
   if [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
@@ -48,9 +58,9 @@ run_demo() {
   fi
   need_packages screen
   local pictures=$PWD/build/godot_demo
-  if [ $# = 0 ]; then
+  if ! ends_by_itself "$@"; then
     say "there is no display: the demo plays an evening by itself on a virtual one; pictures of it land in $pictures"
-    set -- --script-evening
+    set -- --script-evening "$@"
   fi
   # Godot's sound has nobody to hear it; Mesa renders on the processor.
   exec timeout 1200 xvfb-run -a -s "-screen 0 1152x648x24" "$program" --rendering-driver opengl3 --audio-driver Dummy --resolution 1152x648 \

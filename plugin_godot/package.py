@@ -6,6 +6,7 @@ repository, the library without its symbols, README, LICENSE and the notices of 
 
 import argparse
 import pathlib
+import re
 import subprocess
 import tempfile
 import zipfile
@@ -25,13 +26,18 @@ def stripped(library, folder):
     return out.read_bytes()
 
 
+def own_readme(text):
+    """The README without what stays behind: pictures, and the demo."""
+    text = re.sub(r"^## Demo\n.*?(?=^## )", "", text, flags=re.M | re.S)
+    return "".join(line for line in text.splitlines(True) if not line.startswith("!["))
+
+
 def contents(library, cuda):
     entries = {}
     for path in sorted(ADDON.rglob("*")):
         if path.is_file() and path.suffix not in FOREIGN and "bin" not in path.relative_to(ADDON).parts:
             entries[path.relative_to(ADDON).as_posix()] = path.read_bytes()
-    readme = (HERE / "README.md").read_text()
-    entries["README.md"] = "".join(line for line in readme.splitlines(True) if not line.startswith("![")).encode()  # pictures stay behind
+    entries["README.md"] = own_readme((HERE / "README.md").read_text()).encode()
     entries["THIRDPARTY.md"] = (HERE.parent / "THIRDPARTY.md").read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         entries["bin/libbanter_godot.so"] = stripped(library, pathlib.Path(folder))

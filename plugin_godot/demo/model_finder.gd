@@ -10,15 +10,21 @@ var looked: PackedStringArray = []
 func find(named: String) -> String:
 	# What is named is meant: another one in its place would only surprise.
 	if not named.is_empty():
-		return _if_there(named, "--model")
+		return _if_there(_from_there(named), "--model")
 	var variable := OS.get_environment("BANTER_MODEL")
 	if not variable.is_empty():
-		return _if_there(variable, "BANTER_MODEL")
+		return _if_there(_from_there(variable), "BANTER_MODEL")
 	looked.append("BANTER_MODEL: not set")
 	var setting := str(ProjectSettings.get_setting("banter/model_path", ""))
 	if not setting.is_empty():
 		return _if_there(setting, "banter/model_path")
 	return _in_cache()
+
+
+## With --path Godot goes to the project's folder; who typed a relative path meant it from where the shell was.
+func _from_there(path: String) -> String:
+	var there := OS.get_environment("PWD").path_join(path)
+	return there if path.is_relative_path() and there.is_absolute_path() and FileAccess.file_exists(there) else path
 
 
 func _if_there(path: String, whence: String) -> String:

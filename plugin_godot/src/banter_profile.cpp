@@ -43,11 +43,18 @@ void BanterProfile::refresh() {
   const std::string path = own_file();
   if (path.empty()) return;
   const int64_t time = file_time(path);
-  const bool is_newer = file_time_ != 0 && time != 0 && time != file_time_;
+  if (time == 0 || time == file_time_) return;  // a file that is gone may come back
+  if (file_time_ == 0) {
+    file_time_ = time;
+    return;
+  }
+  // Another object, since an object that is there would keep what the file does not name because it is as ever.
+  constexpr int64_t kIgnore = 0;  // ResourceLoader.CACHE_MODE_IGNORE
+  const Variant loaded = Variant(singleton("ResourceLoader")).call("load", path, "", kIgnore);
+  const auto* const fresh = instance_of<BanterProfile>(loaded.to_object());
+  if (fresh == nullptr) return;  // half written: the next reply looks again
   file_time_ = time;
-  if (!is_newer) return;
-  constexpr int64_t kReplace = 2;  // ResourceLoader.CACHE_MODE_REPLACE: this very object takes the file's properties
-  static_cast<void>(Variant(singleton("ResourceLoader")).call("load", path, "", kReplace));
+  assign(data_, fresh->data_);
 }
 
 double BanterProfile::in_range(double ProfileSampling::*member, double value) {
@@ -87,6 +94,13 @@ Dictionary BanterProfile::logit_bias() const {
   Dictionary out;
   for (const auto& [token, value] : data_.sampling.logit_bias) out.set_at(token, value);
   return out;
+}
+
+void BanterProfile::set_logit_bias(const Dictionary& value) {
+  std::vector<std::pair<int64_t, double>> bias = value.numbers();
+  // A number that no token has would be another token's in the 32 bits of the written form.
+  std::erase_if(bias, [](const auto& entry) { return entry.first != std::clamp<int64_t>(entry.first, 0, INT32_MAX); });
+  assign(data_.sampling.logit_bias, std::move(bias));
 }
 
 void BanterProfile::register_class(Registry& registry) {

@@ -90,7 +90,7 @@ class BanterProfile final : public Instance {
   PackedStringArray dry_breakers() const { return PackedStringArray(data_.sampling.dry_breakers); }
   void set_dry_breakers(const PackedStringArray& value) { assign(data_.sampling.dry_breakers, value.texts()); }
   Dictionary logit_bias() const;
-  void set_logit_bias(const Dictionary& value) { assign(data_.sampling.logit_bias, value.numbers()); }
+  void set_logit_bias(const Dictionary& value);
 
  private:
   static double in_range(double ProfileSampling::*member, double value);

@@ -52,6 +52,7 @@ banter_result EngineHost::load(const ModelSettings& settings) {
   config.kv_type = settings.kv_type;
   config.speculation = settings.speculation;
   if (code == BANTER_OK) code = load_file(settings.path, config, &model_, &load_);
+  if (code != BANTER_OK) release_draft();
   generation_++;
   progress_ = 0;
   state_ = code == BANTER_OK ? ModelState::kLoading : ModelState::kFailed;
@@ -65,11 +66,16 @@ void EngineHost::unload(Emissions& emissions) {
 
 void EngineHost::release_model() {
   banter_model_release(std::exchange(model_, nullptr));
-  banter_model_release(std::exchange(draft_, nullptr));
-  load_ = draft_load_ = 0;
+  release_draft();
+  load_ = 0;
   generation_++;
   state_ = ModelState::kNone;
   progress_ = 0;
+}
+
+void EngineHost::release_draft() {
+  banter_model_release(std::exchange(draft_, nullptr));
+  draft_load_ = 0;
 }
 
 void EngineHost::cancel_load() {
@@ -101,7 +107,7 @@ void EngineHost::poll(Emissions& emissions) {
 }
 
 void EngineHost::handle_load(const banter_event& event, Emissions& emissions) {
-  if (event.request == draft_load_ && event.kind == BANTER_EVENT_FAILED) {
+  if (draft_load_ != 0 && event.request == draft_load_ && event.kind == BANTER_EVENT_FAILED) {
     emissions.add(node_, "failed", error_of(event.code), std::string("The draft model: ") + event.text);
   }
   if (event.request != load_ || load_ == 0) return;  // of the draft, or of a load that another one replaced
@@ -124,6 +130,7 @@ void EngineHost::handle_load(const banter_event& event, Emissions& emissions) {
       const int64_t error = failed ? error_of(event.code) : kErrSkip;
       state_ = ModelState::kFailed;
       banter_model_release(std::exchange(model_, nullptr));
+      release_draft();  // it serves nobody
       emissions.add(node_, "failed", error, failed ? event.text : "Loading the model was cancelled.");
       emissions.add(node_, "load_finished", error);
       break;

@@ -69,6 +69,7 @@ class EngineHost {
   banter_result load_file(const std::string& path, banter_model_config& config, banter_model** model,
                           banter_request_id* request);
   void release_model();
+  void release_draft();
   void handle_load(const banter_event& event, Emissions& emissions);
 
   ObjectId node_ = 0;

@@ -3,7 +3,6 @@
 #include <banter_profile/npc_profile_generated.h>
 
 #include <charconv>
-#include <cmath>
 
 #include "text_check.h"
 
@@ -111,7 +110,8 @@ ProfileOutcome check_sampling(const ProfileSampling& s) {
 #undef BANTER_PROFILE_CHECK
   if (s.mirostat == 1) return out_of_range("sampling.mirostat is 1; give 0 (off) or 2.");
   for (const auto& [token, value] : s.logit_bias) {
-    const bool is_value = !std::isnan(value) && !(std::isinf(value) && value > 0);
+    const bool is_value =
+        value <= static_cast<double>(std::numeric_limits<float>::max());  // not NaN; minus infinity bans
     if (is_value && token >= 0 && token <= INT32_MAX) continue;
     return out_of_range("sampling.logit_bias is " + number(value) + " for token " + std::to_string(token) +
                         "; give a token of the vocabulary, and a number or minus infinity.");

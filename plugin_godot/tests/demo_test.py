@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PLUGIN = HERE.parent
@@ -21,8 +22,13 @@ BAD = re.compile(r"^\s*(SCRIPT |USER )?(ERROR|WARNING)\b|CHECK FAILED|FAULT:|FAI
 UNCLEAN = re.compile(r"SCRIPT ERROR|leaked|still in use")
 
 
+# All of it together, less than ctest gives it: what takes too long shows what it said.
+SECONDS = 380
+
+
 class Demo:
     def __init__(self, godot, library, folder):
+        self.end = time.monotonic() + SECONDS
         self.godot, self.folder = godot, folder
         self.project = folder / "project"
         shutil.copytree(PLUGIN / "demo", self.project, ignore=shutil.ignore_patterns("addons", "fonts", ".godot"))
@@ -38,10 +44,11 @@ class Demo:
     def run(self, *arguments):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "BANTER_"))} | {"HOME": str(self.folder / "home")}
         command = [self.godot, "--headless", "--path", str(self.project), *arguments]
+        seconds = max(1, min(120, self.end - time.monotonic()))
         try:
-            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
         except subprocess.TimeoutExpired as expired:
-            sys.exit(f"{' '.join(arguments)}: not at its end after 100 s\n{(expired.stdout or b'').decode(errors='replace')}")
+            sys.exit(f"{' '.join(arguments)}: not at its end after {seconds:.0f} s\n{(expired.stdout or b'').decode(errors='replace')}")
         return done.returncode, done.stdout.decode(errors="replace")
 
 

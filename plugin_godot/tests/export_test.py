@@ -7,6 +7,7 @@ The model is inside the .pck, under a name that is not ASCII; the project that i
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,15 @@ WANTED = "exported: true"
 
 
 def run(command, environment, seconds):
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
-    return done.returncode, done.stdout.decode(errors="replace")
+    # In a group of its own, so that nothing it has started, such as a screen, outlives it.
+    started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output, _ = started.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        output, _ = started.communicate()
+        sys.exit(f"{' '.join(map(str, command))}: not at its end after {seconds} s\n{output.decode(errors='replace')}")
+    return started.returncode, output.decode(errors="replace")
 
 
 def assemble(project, library, model, template):
@@ -48,7 +56,7 @@ def command_of(game, template):
 
 def play(command, environment):
     """Runs the game to its end. What it said."""
-    code, output = run(command, environment, 60)
+    code, output = run(command, environment, 80)
     said = [line for line in output.splitlines() if line.startswith("SAID:")]
     if code != 0 or WANTED not in output or "ERROR" in output or not said or len(said[0]) < 20:
         sys.exit(f"the exported game failed ({code}), {' '.join(command)}:\n{output}")

@@ -40,6 +40,12 @@ def check_names(archive, library):
         sys.exit(f"not what belongs into it: {sorted((inside - editor) ^ WANTED)}, {sorted(editor)}")
     if {name for name in editor if name.endswith(".gd")} != {name.removesuffix(".uid") for name in editor if name.endswith(".uid")}:
         sys.exit(f"a script of the editor has no .uid: {sorted(editor)}")
+    readme = archive.read("addons/banter/README.md").decode()
+    links = re.findall(r"\]\((?!https?://|#)([^)]*)\)", readme)
+    if links or "](docs/" in readme or "## Demo" in readme:
+        sys.exit(f"the README names what is not in the package: {links}")
+    if "## Quick start" not in readme or "## What to know" not in readme:
+        sys.exit("the README lost more than the demo")
     if archive.getinfo("addons/banter/bin/libbanter_godot.so").file_size >= library.stat().st_size:
         sys.exit("the library is not stripped")
 
@@ -54,7 +60,7 @@ def check_project(godot, archive, folder):
     (folder / "home").mkdir()
     environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")} | {"HOME": str(folder / "home")}
     done = subprocess.run([godot, "--headless", "--path", project, "--script", "res://check.gd"], env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=60, text=True, errors="replace")
+                          stderr=subprocess.STDOUT, timeout=100, text=True, errors="replace")
     if done.returncode != 0 or "UNPACKED: 4 classes, 2 scripts" not in done.stdout or "ERROR" in done.stdout:
         sys.exit(f"unpacked into an empty project ({done.returncode}):\n{done.stdout}")
 

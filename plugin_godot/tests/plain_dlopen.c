@@ -1,6 +1,7 @@
 /* Preloaded into Godot for the tests of sanitizer builds. Godot opens extensions with RTLD_DEEPBIND, so that they bind to their own copies of
    what the process has already; the sanitizers' run-time libraries refuse that, because their replacements of malloc and others must be found.
-   This dlopen leaves the flag out. With BANTER_PLANT_FAULT in the environment it does something wrong when the extension is opened: a test that
+   This dlopen leaves the flag out. With BANTER_KEEP_LIBRARY in the environment the extension stays where it is when Godot closes it: else nobody
+   could tell any more, when leaks are looked for, whose they are. With BANTER_PLANT_FAULT in the environment it does something wrong when the extension is opened: a test that
    wrong is found. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,5 +37,7 @@ void* dlopen(const char* path, int flags) {
   /* A function's address comes as an object's. */
   *(void**)&next = dlsym(RTLD_NEXT, "dlopen");
   if (path != NULL && strstr(path, "libbanter_godot") != NULL && getenv("BANTER_PLANT_FAULT") != NULL) plant_fault();
+  if (path != NULL && strstr(path, "libbanter_godot") != NULL && getenv("BANTER_KEEP_LIBRARY") != NULL)
+    flags |= RTLD_NODELETE;
   return next(path, flags & ~RTLD_DEEPBIND);
 }

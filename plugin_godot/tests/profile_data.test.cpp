@@ -71,7 +71,7 @@ TEST(ProfileData, ReadsTheExamplesOfTheSchema) {
 }
 
 TEST(ProfileData, ValuesOutOfRangeAreRefusedInBothForms) {
-  std::vector<ProfileData> wrong(12, whole_profile());
+  std::vector<ProfileData> wrong(13, whole_profile());
   wrong[0].sampling.temperature = 11;
   wrong[1].sampling.temperature = NAN;
   wrong[2].sampling.top_p = 0;
@@ -84,6 +84,7 @@ TEST(ProfileData, ValuesOutOfRangeAreRefusedInBothForms) {
   wrong[9].priority = 8;
   wrong[10].context_tokens = 15;
   wrong[11].context_policy = 4;
+  wrong[12].sampling.logit_bias = {{1, 1e300}};
   for (size_t i = 0; i < wrong.size(); i++) {
     ProfileData out;
     const ProfileOutcome outcome = read_profile_binary(write_profile_binary(wrong[i]), out);
@@ -98,6 +99,8 @@ TEST(ProfileData, ValuesOutOfRangeAreRefusedInBothForms) {
       {R"({"sampling": {"top_k": 1.5}})", kErrFileCorrupt},
       {R"({"sampling": {"logit_bias": [{"token": 1, "value": "-inf"}]}})", kOk},
       {R"({"sampling": {"logit_bias": [{"token": 1, "value": "inf"}]}})", kErrFileCorrupt},
+      {R"({"sampling": {"logit_bias": [{"token": 4294967299, "value": 1}]}})", kErrParameterRange},
+      {R"({"sampling": {"logit_bias": [{"token": 1, "value": 1e39}]}})", kErrParameterRange},
       {R"({"sampling": {"what": 1}})", kErrFileCorrupt},
       {R"({"sampling": 7})", kErrFileCorrupt},
       {R"({"persona": "a\u0000b"})", kErrFileCorrupt},

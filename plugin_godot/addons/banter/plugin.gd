@@ -34,7 +34,8 @@ func _enter_tree() -> void:
 
 func _exit_tree() -> void:
 	remove_control_from_docks(_dock)
-	_dock.free()  # and with it the engine
+	_dock.unload_model()  # only here: a dock that is moved or made to float leaves the tree, too
+	_dock.free()
 	remove_tool_menu_item(IMPORT_ITEM)
 	_dialog.free()
 	remove_import_plugin(_importer)
@@ -42,10 +43,28 @@ func _exit_tree() -> void:
 
 
 func _enable_plugin() -> void:
-	var script: Script = get_script()
-	add_autoload_singleton(AUTOLOAD, script.resource_path.get_base_dir().path_join("autoload.gd"))
+	var path := _path_of_autoload()
+	if path.is_empty():
+		add_autoload_singleton(AUTOLOAD, _own_autoload())
+	elif path != _own_autoload():
+		push_warning("The project has an autoload %s of its own, %s, which stays. The engine for all scenes is %s: make it an autoload of another name, or add a BanterEngine to your scenes."
+				% [AUTOLOAD, path, _own_autoload()])
 
 
 func _disable_plugin() -> void:
-	if ProjectSettings.has_setting("autoload/" + AUTOLOAD):  # somebody may have taken it away
+	if _path_of_autoload() == _own_autoload():  # else somebody has taken it away, or put another one in its place
 		remove_autoload_singleton(AUTOLOAD)
+
+
+func _own_autoload() -> String:
+	var script: Script = get_script()
+	return script.resource_path.get_base_dir().path_join("autoload.gd")
+
+
+## What the project has as the autoload of that name, or "".
+func _path_of_autoload() -> String:
+	var path := str(ProjectSettings.get_setting("autoload/" + AUTOLOAD, "")).trim_prefix("*")
+	if not path.begins_with("uid://"):
+		return path
+	var id := ResourceUID.text_to_id(path)
+	return ResourceUID.get_id_path(id) if ResourceUID.has_id(id) else path

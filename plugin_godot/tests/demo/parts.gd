@@ -79,6 +79,13 @@ func models_that_are_not_there() -> void:
 	check_equal(finder.looked.size(), 1, "and nothing else is taken in its place")
 	OS.set_environment("BANTER_MODEL", "res://project.godot")
 	check_equal(ModelFinder.new().find(""), "res://project.godot", "BANTER_MODEL")
+	var shell := OS.get_environment("PWD")
+	OS.set_environment("PWD", ProjectSettings.globalize_path("res://world"))
+	OS.set_environment("BANTER_MODEL", "village.tscn")
+	check_equal(ModelFinder.new().find(""), ProjectSettings.globalize_path("res://world/village.tscn"), "a path from where the shell is")
+	check_equal(ModelFinder.new().find("../game.tscn").simplify_path(), ProjectSettings.globalize_path("res://game.tscn"), "and --model")
+	check_equal(ModelFinder.new().find("./not here.gguf"), "", "and nothing that is not there")
+	OS.set_environment("PWD", shell)
 	OS.unset_environment("BANTER_MODEL")
 
 

@@ -42,6 +42,11 @@ func forms() -> void:
 			check_equal(other.get(property.name), profile.get(property.name), "the same " + property.name)
 	profile.persona = "You are Mira."
 	check_equal(changes[0], 1, "what stays the same tells nothing")
+	profile.logit_bias = {4294967299: 1.0, -1: 2.0, 2147483648: 3.0, 2147483647: 4.0, "3": 5.0, 7: -INF, 8: NAN}
+	check_equal(profile.logit_bias.keys(), [2147483647, 7, 8], "only what may be a token")
+	check(profile.get_problem().contains("token 8"), "a bias that is no number: " + profile.get_problem())
+	profile.logit_bias = {8: 1e300}
+	check(profile.get_problem().contains("token 8"), "or too large: " + profile.get_problem())
 
 
 func refused() -> void:
@@ -140,11 +145,19 @@ func fresh_reply(persona: String) -> String:
 ## A .tres that somebody saves while the game runs: the next reply knows.
 func changed_file() -> void:
 	var path := "res://changing.tres"
-	check_equal(ResourceSaver.save(profile_of("Once upon a time"), path), OK, "save")
+	var profile := profile_of("Once upon a time")
+	profile.top_k = 12
+	profile.stop_strings = ["nobody says this"]
+	check_equal(ResourceSaver.save(profile, path), OK, "save")
 	var npc := new_npc()
 	npc.profile = load(path)
 	var before: String = await npc.ask(" went")
 	var text := FileAccess.get_file_as_string(path).replace("Once upon a time", "Tim and Sam")
+	check(text.contains("top_k = 12\n") and text.contains("stop_strings = PackedStringArray(\"nobody says this\")\n"), "the file: " + text)
+	# What is as ever again is no longer in the file.
+	text = text.replace("top_k = 12\n", "").replace("stop_strings = PackedStringArray(\"nobody says this\")\n", "")
+	var changes: Array[int] = [0]
+	npc.profile.changed.connect(func() -> void: changes[0] += 1)
 	await create_timer(1.1).timeout  # times of files have seconds
 	var file := FileAccess.open(path, FileAccess.WRITE)
 	file.store_string(text)
@@ -152,6 +165,8 @@ func changed_file() -> void:
 	npc.reset()
 	var after: String = await npc.ask(" went")
 	check_equal(npc.profile.persona, "Tim and Sam", "the file was read again")
+	check_equal([npc.profile.top_k, npc.profile.stop_strings], [40, PackedStringArray()], "and what is as ever again")
+	check_equal(changes[0], 1, "changed is told once")
 	check(after != before and after == await fresh_reply("Tim and Sam"), "and speaks")
 	check_equal(DirAccess.remove_absolute(ProjectSettings.globalize_path(path)), OK, "the file goes")
 	npc.reset()
@@ -220,6 +235,20 @@ func models() -> void:
 	check_equal(engine.load_model(), OK, "with a draft that is not there")
 	check_equal(await engine.load_finished, OK, "the model comes nevertheless")
 	check(told_failures.size() == 1 and told_failures[0].begins_with("The draft model"), "and failed tells of the draft: %s" % [told_failures])
+	model.draft_path = MODEL
+	model.model_path = "res://no.gguf"
+	check_equal(engine.load_model(), OK, "a draft for a model that is not there")
+	check(await engine.load_finished != OK, "fails")
+	check(await until(func() -> bool: return engine.metrics.models_loaded == 0 and engine.metrics.weight_bytes == 0), "and leaves no draft: %s" % engine.metrics)
+	model.model_path = ""
+	check_equal(engine.load_model(), ERR_INVALID_PARAMETER, "a draft for no path")
+	await create_timer(0.5).timeout  # in which a draft that nobody released would have come
+	check_equal([engine.metrics.models_loaded, engine.metrics.weight_bytes], [0, 0], "leaves none, either")
+	model.model_path = MODEL
+	check_equal(engine.load_model(), OK, "once more")
+	engine.cancel_load()
+	check_equal(await engine.load_finished, ERR_SKIP, "cancelled")
+	check(await until(func() -> bool: return engine.metrics.models_loaded == 0 and engine.metrics.weight_bytes == 0), "with its draft: %s" % engine.metrics)
 	model.draft_path = ""
 	check_equal(engine.load_model(), ERR_INVALID_PARAMETER, "a draft without a path")
 	await process_frame

@@ -47,10 +47,6 @@ func _ready() -> void:
 	_on_selection_changed()
 
 
-func _exit_tree() -> void:
-	unload_model()
-
-
 func load_model() -> void:
 	unload_model()
 	_engine = BanterEngine.new()
@@ -59,13 +55,18 @@ func load_model() -> void:
 	_engine.model = model_panel.model.duplicate()
 	_engine.failed.connect(_on_engine_failed)
 	_engine.load_finished.connect(_on_load_finished)
+	_engine.tree_entered.connect(_hide_engine)
 	add_child(_engine)
-	_engine.remove_from_group("banter_engines")  # it serves nobody but this dock
 	_make_actor()
 	_tell("")
 	_engine.load_model()
 	_timer.start()
 	_show_progress()
+
+
+## It serves nobody but this dock; and enters the tree again when the dock is moved.
+func _hide_engine() -> void:
+	_engine.remove_from_group("banter_engines")
 
 
 ## Ends the replies and frees the model, at once.

@@ -27,6 +27,8 @@ var _progress: ProgressBar
 var _files: EditorFileDialog
 var _is_loaded := false
 var _is_loading := false
+## Whether somebody typed a path that the project does not have yet.
+var _is_edited := false
 
 
 func _init() -> void:
@@ -54,7 +56,8 @@ func _add_picker() -> void:
 	_path.placeholder_text = "A model: a GGUF file"
 	_path.size_flags_horizontal = SIZE_EXPAND_FILL
 	_path.text_submitted.connect(set_model_path)
-	_path.focus_exited.connect(func() -> void: set_model_path(_path.text))
+	_path.text_changed.connect(func(_text: String) -> void: _is_edited = true)
+	_path.focus_exited.connect(_on_focus_exited)
 	row.add_child(_path)
 	_browse = Button.new()
 	_browse.tooltip_text = "Choose a model. The project setting %s remembers it." % SETTING
@@ -106,7 +109,8 @@ func _ready() -> void:
 	_context.select(maxi(_context.get_item_index(_whole(kept, "context", 4096)), 0))
 	_kv.select(clampi(_whole(kept, "kv", 0), 0, KV_NAMES.size() - 1))
 	_characters.set_value_no_signal(clampi(_whole(kept, "characters", 8), 1, 1000))
-	_path.text = ProjectSettings.get_setting(SETTING, "")
+	_path.text = _path_of_project()
+	ProjectSettings.settings_changed.connect(_on_settings_changed)
 	_measure()
 	show_state(false, false, 0.0)
 
@@ -127,9 +131,10 @@ func _whole(kept: Dictionary, key: String, otherwise: int) -> int:
 ## Takes another model and remembers it in the project.
 func set_model_path(path: String) -> void:
 	path = path.strip_edges()
-	if path == str(ProjectSettings.get_setting(SETTING, "")) and path == model.model_path:
-		return
+	_is_edited = false
 	_path.text = path
+	if path == _path_of_project() and path == model.model_path:
+		return
 	ProjectSettings.set_setting(SETTING, path)
 	ProjectSettings.save()
 	_measure()
@@ -171,6 +176,22 @@ func _on_load_pressed() -> void:
 func _on_file_selected(path: String) -> void:
 	var local := ProjectSettings.localize_path(path)
 	set_model_path(local if local.begins_with("res://") else path)
+
+
+## The field shows what the project has, unless somebody is typing in it.
+func _on_settings_changed() -> void:
+	if not _is_edited and _path.text != _path_of_project():
+		_path.text = _path_of_project()
+		_measure()
+
+
+func _on_focus_exited() -> void:
+	if _is_edited:
+		set_model_path(_path.text)
+
+
+func _path_of_project() -> String:
+	return str(ProjectSettings.get_setting(SETTING, ""))
 
 
 func _on_option_changed() -> void:

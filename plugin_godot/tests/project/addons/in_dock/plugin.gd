@@ -39,12 +39,14 @@ func test() -> void:
 	if _dock == null:
 		return
 	choose_a_model()
+	await follow_the_project()
 	await open_a_scene()
 	await talk()
 	await stop_and_clear()
 	await failures()
 	await imports()
 	await unloads()
+	await foreign_autoload()
 
 
 func choose_a_model() -> void:
@@ -69,6 +71,27 @@ func choose_a_model() -> void:
 	hint = panel.hint_of({"weight_bytes": 5 << 40, "step_buffer_bytes": 0, "kv_bytes": 0, "context_tokens": 8192}, 1)
 	check(hint.contains("more than graphics cards have"), "one that is too large: " + hint)
 	check(_dock.find_children("*", "BanterEngine", true, false).is_empty(), "nothing is loaded unasked")
+
+
+## The path may be changed in the project's settings, too.
+func follow_the_project() -> void:
+	var panel: Control = _dock.model_panel
+	ProjectSettings.set_setting("banter/model_path", "res://models/thinking.gguf")
+	check(await until(func() -> bool: return panel._path.text == "res://models/thinking.gguf"), "the panel follows: " + panel._path.text)
+	check(panel.model.model_path == "res://models/thinking.gguf", "and measures: " + panel.model.model_path)
+	ProjectSettings.set_setting("banter/model_path", MODEL)
+	panel._path.focus_exited.emit()  # before it has heard of that
+	check(ProjectSettings.get_setting("banter/model_path") == MODEL, "what nobody typed is not taken")
+	check(await until(func() -> bool: return panel.model.model_path == MODEL), "it follows again")
+	panel._path.text = "res://typed.gguf"
+	panel._path.text_changed.emit(panel._path.text)
+	ProjectSettings.set_setting("banter/model_path", "res://no.gguf")
+	for i in 3:
+		await get_tree().process_frame
+	check(panel._path.text == "res://typed.gguf", "what is being typed stays")
+	panel._path.focus_exited.emit()
+	check(ProjectSettings.get_setting("banter/model_path") == "res://typed.gguf", "and is taken when that ends")
+	panel.set_model_path(MODEL)
 
 
 func open_a_scene() -> void:
@@ -115,7 +138,11 @@ func talk() -> void:
 	_dock.conversation.submit()
 	check(_dock.conversation.get_transcript().is_empty(), "without a model nothing is said")
 	_dock.load_model()
-	check(await until(_dock.is_model_loaded, 5.0), "the model is loaded: %s %s %s" % [_dock._status.text, _dock._engine.is_model_loading(), _dock._engine.is_processing()])
+	check(await until(_dock.is_model_loaded), "the model is loaded: %s %s %s" % [_dock._status.text, _dock._engine.is_model_loading(), _dock._engine.is_processing()])
+	var place: Node = _dock.get_parent()
+	place.remove_child(_dock)  # as when it is moved
+	place.add_child(_dock)
+	check(_dock.is_model_loaded() and not _dock._engine.is_in_group("banter_engines"), "a dock that is moved keeps its model, for itself")
 	check(_dock._engine.model_info.kv_type == "bf16" and _dock._engine.model_info.context_tokens <= 1024, "as the dock says: %s" % _dock._engine.model_info)
 	_dock.conversation.set_input("there was a")
 	_dock.conversation.submit()
@@ -199,6 +226,31 @@ func imports() -> void:
 	check(dialog.import_profile("user://none.json") == "" and dialog._message.dialog_text.contains("none.json"), "a file that is not there")
 	check(dialog.import_profile(MODEL) == "" and dialog._message.dialog_text.length() > 40, "a file that is none")
 	dialog.queue_free()
+
+
+## An autoload of the same name that is the project's.
+func foreign_autoload() -> void:
+	var setting := "autoload/Banter"
+	EditorInterface.set_plugin_enabled("banter", false)
+	check(not ProjectSettings.has_setting(setting), "disabled: no autoload")
+	var file := FileAccess.open("res://foreign.gd", FileAccess.WRITE)
+	file.store_string("extends Node\n")
+	file.close()
+	ProjectSettings.set_setting(setting, "*res://foreign.gd")
+	EditorInterface.set_plugin_enabled("banter", true)
+	check(ProjectSettings.get_setting(setting) == "*res://foreign.gd", "enabled: it stays")
+	EditorInterface.set_plugin_enabled("banter", false)
+	check(ProjectSettings.get_setting(setting, "") == "*res://foreign.gd", "disabled: it stays")
+	var own := ResourceUID.id_to_text(ResourceLoader.get_resource_uid("res://addons/banter/autoload.gd"))
+	check(own.begins_with("uid://") and own != "uid://<invalid>", "the addon's own has a number: " + own)
+	ProjectSettings.set_setting(setting, null)
+	EditorInterface.set_plugin_enabled("banter", true)
+	check(ProjectSettings.get_setting(setting, "").contains("autoload.gd") or ProjectSettings.get_setting(setting, "").contains(own), "its own comes: %s" % ProjectSettings.get_setting(setting, ""))
+	ProjectSettings.set_setting(setting, "*" + own)
+	EditorInterface.set_plugin_enabled("banter", false)
+	check(not ProjectSettings.has_setting(setting), "and goes, by whatever name")
+	EditorInterface.set_plugin_enabled("banter", true)
+	await get_tree().process_frame
 
 
 func unloads() -> void:
