@@ -300,17 +300,18 @@ TEST(Many, WhoHoldsAllEventsDoesNotSleepForEver) {
   banter_model* const model = host.load(bytes);
   const banter_request_id request = complete(model, "Once upon a time", Ask(400, kGoOn));
   bool ended = false;
-  size_t most = 0;
   while (!ended) {
     ASSERT_EQ(banter_wait(host.engine, 20000), BANTER_OK) << "nobody woke the host";
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that events pile up
+    // Until events have piled up so that the engine finds no room for another; near the end there are not so many.
+    const uint64_t before = host.statistics().events_delayed;
+    for (int ms = 0; ms < 200 && host.statistics().events_delayed == before; ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     banter_event events[32];
     uint32_t count = 0;
     ASSERT_EQ(banter_poll(host.engine, events, sizeof events[0], 32, &count), BANTER_OK);
-    most = std::max<size_t>(most, count);
     for (uint32_t i = 0; i < count; ++i) ended = ended || (events[i].request == request && is_terminal(events[i].kind));
   }
-  EXPECT_GE(most, 16u) << "no poll took all there is room for";
+  EXPECT_GT(host.statistics().events_delayed, 0u) << "there was always room: nothing was tested";
 }
 
 }  // namespace
