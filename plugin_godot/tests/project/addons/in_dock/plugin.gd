@@ -1,34 +1,11 @@
 @tool
-extends EditorPlugin
+extends "res://editor_check.gd"
 ## The dock of the addon in a real editor: choosing a model, talking to the selected character, figures, and that all goes when it is told to.
 
 const MODEL := "res://models/stories.gguf"
 const SCENE := "res://tavern.tscn"
 
-var _failures := 0
 var _dock: Control
-
-
-func _ready() -> void:
-	await get_tree().create_timer(0.5).timeout
-	await test()
-	print("TEST ENDED, failures: ", _failures)
-	get_tree().quit(1 if _failures > 0 else 0)
-
-
-func check(good: bool, what: String) -> void:
-	if not good:
-		_failures += 1
-		print("CHECK FAILED: ", what)
-
-
-func until(condition: Callable, seconds := 20.0) -> bool:
-	var end := Time.get_ticks_msec() + int(seconds * 1000)
-	while not condition.call():
-		if Time.get_ticks_msec() > end:
-			return false
-		await get_tree().process_frame
-	return true
 
 
 func test() -> void:

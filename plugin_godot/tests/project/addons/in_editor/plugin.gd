@@ -1,23 +1,8 @@
 @tool
-extends EditorPlugin
+extends "res://editor_check.gd"
 ## The addon in the editor: its setting, nodes that do nothing there, and a reload of the library with nodes alive.
 
 const EXTENSION := "res://addons/banter/banter.gdextension"
-
-var _failures := 0
-
-
-func _ready() -> void:
-	await get_tree().create_timer(0.5).timeout
-	await test()
-	print("TEST ENDED, failures: ", _failures)
-	get_tree().quit(1 if _failures > 0 else 0)
-
-
-func check(good: bool, what: String) -> void:
-	if not good:
-		_failures += 1
-		print("CHECK FAILED: ", what)
 
 
 func test() -> void:
