@@ -1,6 +1,6 @@
 // banter_bench_attention: attention of the CPU backend over a paged cache, against this machine's measured ceilings.
 //
-//   banter_bench_attention [--threads N] [--heads H] [--kv-heads K] [--head-dim D] [--layers L] [--kv f16|bf16|int8|int4]
+//   banter_bench_attention [--threads N] [--heads H] [--kv-heads K] [--head-dim D] [--layers L] [--kv f16|bf16|f32|int8|int4]
 //                          [--sequences N,N,...] [--rows N,N,...] [--length N,N,...] [--seconds S]
 //
 // One line for each number of sequences, rows of each and cached tokens: median time of all layers of a step, bytes of
@@ -21,11 +21,13 @@
 #include "backend_cpu/roofline.h"
 #include "backend_cpu/row_ops.h"
 #include "base/thread_pool.h"
+#include "bench_list.h"
 #include "kv/page_pool.h"
 
 namespace {
 
 using namespace banter;
+using tools::parse_list;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
@@ -48,21 +50,9 @@ struct Cache {
   std::vector<float> q, out;
 };
 
-std::vector<int> parse_list(const char* text) {
-  std::vector<int> values;
-  for (char* at = const_cast<char*>(text); *at != 0; at += *at == ',') {
-    char* end = nullptr;
-    values.push_back(static_cast<int>(std::strtol(at, &end, 10)));
-    if (end == at || values.back() <= 0) return {};
-    at = end;
-  }
-  return values;
-}
-
 bool parse_kv(const std::string& name, ops::KvType& type) {
-  for (const auto& [known, value] : {std::pair{"f16", ops::KvType::kF16}, std::pair{"bf16", ops::KvType::kBF16},
-                                     std::pair{"int8", ops::KvType::kI8}, std::pair{"int4", ops::KvType::kI4}}) {
-    if (name == known) return type = value, true;
+  for (int i = 0; i < ops::kKvTypes; ++i) {
+    if (name == ops::kv_type_name(static_cast<ops::KvType>(i))) return type = static_cast<ops::KvType>(i), true;
   }
   return false;
 }
@@ -191,9 +181,10 @@ int run(const Options& o) {
 int main(int argc, char** argv) {
   Options options;
   if (!parse(argc, argv, options)) {
-    std::fprintf(stderr,
-                 "usage: banter_bench_attention [--threads N] [--heads H] [--kv-heads K] [--head-dim D] [--layers L] "
-                 "[--kv f16|bf16|int8|int4] [--sequences N,N,...] [--rows N,N,...] [--length N,N,...] [--seconds S]\n");
+    std::fprintf(
+        stderr,
+        "usage: banter_bench_attention [--threads N] [--heads H] [--kv-heads K] [--head-dim D] [--layers L] "
+        "[--kv f16|bf16|f32|int8|int4] [--sequences N,N,...] [--rows N,N,...] [--length N,N,...] [--seconds S]\n");
     return 2;
   }
   return run(options);

@@ -17,6 +17,7 @@
 #include "backend_cpu/cpu_backend.h"
 #include "backend_cpu/roofline.h"
 #include "base/thread_pool.h"
+#include "bench_list.h"
 #include "formats/tensor_type.h"
 #include "random_weights.h"
 
@@ -24,6 +25,7 @@ namespace {
 
 using banter::formats::TensorType;
 using banter::formats::TypeTraits;
+using banter::tools::parse_list;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
@@ -41,17 +43,6 @@ struct Line {
   std::unique_ptr<banter::ops::Weight> weight;
   std::vector<double> seconds;
 };
-
-std::vector<int> parse_list(const char* text) {
-  std::vector<int> values;
-  for (const char* at = text; *at != 0;) {
-    char* end = nullptr;
-    values.push_back(static_cast<int>(std::strtol(at, &end, 10)));
-    at = *end == ',' ? end + 1 : end;
-    if (end == text) break;
-  }
-  return values;
-}
 
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {

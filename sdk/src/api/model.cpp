@@ -56,14 +56,17 @@ banter_result read_source(const banter_model_config& c, banter::engine::LoadSour
   return BANTER_OK;
 }
 
+/** By BANTER_KV_… constant, from BANTER_KV_F16 on. */
+constexpr banter::ops::KvType kKvTypes[] = {banter::ops::KvType::kF16, banter::ops::KvType::kBF16,
+                                            banter::ops::KvType::kF32, banter::ops::KvType::kI8,
+                                            banter::ops::KvType::kI4};
+static_assert(BANTER_KV_F16 == 1 && BANTER_KV_INT4 == std::size(kKvTypes));
+
 banter_result read_kv_type(banter_kv_type type, std::optional<banter::ops::KvType>& out) noexcept {
-  using banter::ops::KvType;
-  constexpr KvType kTypes[] = {KvType::kF16, KvType::kBF16, KvType::kF32, KvType::kI8, KvType::kI4};
-  static_assert(BANTER_KV_F16 == 1 && BANTER_KV_INT4 == std::size(kTypes));
   if (type < BANTER_KV_AUTO || type > BANTER_KV_INT4) {
     return fail(BANTER_ERROR_UNSUPPORTED, "banter_model_config.kv_type is %d; use a BANTER_KV_… constant.", type);
   }
-  if (type != BANTER_KV_AUTO) out = kTypes[type - 1];
+  if (type != BANTER_KV_AUTO) out = kKvTypes[type - 1];
   return BANTER_OK;
 }
 
@@ -134,19 +137,8 @@ banter::ops::KvType usual_kv_type(const banter::formats::Gguf& file) {
 }
 
 banter_kv_type kv_type_constant(banter::ops::KvType type) {
-  switch (type) {
-    case banter::ops::KvType::kF16:
-      return BANTER_KV_F16;
-    case banter::ops::KvType::kF32:
-      return BANTER_KV_F32;
-    case banter::ops::KvType::kBF16:
-      return BANTER_KV_BF16;
-    case banter::ops::KvType::kI8:
-      return BANTER_KV_INT8;
-    case banter::ops::KvType::kI4:
-      return BANTER_KV_INT4;
-  }
-  return BANTER_KV_F16;
+  const auto* const found = std::find(std::begin(kKvTypes), std::end(kKvTypes), type);
+  return static_cast<banter_kv_type>(BANTER_KV_F16 + (found - std::begin(kKvTypes)));
 }
 
 banter_result measure(const banter::formats::Gguf& file, const banter::engine::LoadSettings& settings,

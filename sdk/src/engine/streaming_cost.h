@@ -9,8 +9,8 @@ namespace banter::engine {
 
 /** Follows how long steps with decoding rows only take, by how many there are, and how many rows of prompts can join them
  *  before they take longer than wanted. What such rows cost is no straight line (kernels take several at once, and deep in
- *  a prompt attention costs more), so their number is steered by what steps really took: up in small parts, down at once. Times in
- *  nanoseconds. */
+ *  a prompt attention costs more), so their number is steered by what steps really took: up in small parts, down at once.
+ *  Times in nanoseconds. */
 class StreamingCost {
  public:
   /** A step took `ns`, where `wanted` was wanted. */
