@@ -110,7 +110,7 @@ bool deliver_text(Channels& channels, Generation& generation) {
       break;
     }
     const size_t bytes = text::utf8_prefix(rest, EventBlock::kDataBytes / 2).size();
-    std::memcpy(block->data, rest.data(), bytes);
+    rest.copy(block->data, bytes);  // nothing to tell may be a null view, which memcpy may not get
     block->data[bytes] = '\0';
     block->text_len = static_cast<uint32_t>(bytes);
     const size_t token_room = (EventBlock::kDataBytes - (bytes + 1 + 3) / 4 * 4) / sizeof(int32_t);
