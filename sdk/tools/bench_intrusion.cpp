@@ -14,12 +14,13 @@ using Json = nlohmann::ordered_json;
 struct Stream {
   banter_request_id request = 0;
   double last = -1;
-  std::vector<double> before, during;
+  std::vector<double> before, during, after;
 };
+using Gaps = std::vector<double> Stream::*;
 
-/** Takes events until `done`; gaps go to `during` of each stream, or to `before`. False: the reason was printed. */
+/** Takes events until `done`; gaps go to `gaps` of each stream. False: the reason was printed. */
 template <class F>
-bool listen(EngineSession& session, std::vector<Stream>& streams, Heard& intruder, bool is_during, F&& done) {
+bool listen(EngineSession& session, std::vector<Stream>& streams, Heard& intruder, Gaps gaps, F&& done) {
   while (!done()) {
     banter_wait(session.engine(), 1000);
     banter_event events[64];
@@ -36,8 +37,7 @@ bool listen(EngineSession& session, std::vector<Stream>& streams, Heard& intrude
       for (Stream& stream : streams) {
         if (stream.request != event.request || event.token_count == 0) continue;
         // A token without text of its own (half a character) comes with the next: the gap is that of so many tokens.
-        if (stream.last >= 0)
-          (is_during ? stream.during : stream.before).push_back((now - stream.last) / event.token_count);
+        if (stream.last >= 0) (stream.*gaps).push_back((now - stream.last) / event.token_count);
         stream.last = now;
       }
     }
@@ -45,14 +45,50 @@ bool listen(EngineSession& session, std::vector<Stream>& streams, Heard& intrude
   return true;
 }
 
+void report(const NpcBenchOptions& options, const banter_model_info& info, const std::vector<double>& before,
+            const std::vector<double>& during, const std::vector<double>& after, double ttft) {
+  const double short_texts = quantile(before, 0.5), long_texts = quantile(after, 0.5), worst = quantile(during, 1);
+  const auto times = [](double x, double of) { return of > 0 ? x / of : 0; };
+  if (options.json) {
+    const auto gaps = [](const std::vector<double>& ms) {
+      return Json{{"p50", quantile(ms, 0.5)}, {"p99", quantile(ms, 0.99)}, {"max", quantile(ms, 1)}};
+    };
+    const Json result = {{"model", info.name},
+                         {"npcs", options.counts[0]},
+                         {"intruder_tokens", options.intruder},
+                         {"gap_before_ms", gaps(before)},
+                         {"gap_during_ms", gaps(during)},
+                         {"gap_after_ms", gaps(after)},
+                         {"worst_ratio", times(worst, short_texts)},
+                         {"worst_ratio_after", times(worst, long_texts)},
+                         {"intruder_ttft_ms", ttft}};
+    std::printf("%s\n", result.dump().c_str());
+    return;
+  }
+  const auto print = [](const char* when, const std::vector<double>& ms) {
+    std::printf("  %-32s median %5.1f   99 %% %5.1f   worst %5.1f ms\n", when, quantile(ms, 0.5), quantile(ms, 0.99),
+                quantile(ms, 1));
+  };
+  std::printf("%s on %s: %u characters stream, then a prompt of %u tokens comes\n", info.name, info.backend,
+              options.counts[0], options.intruder);
+  std::printf("gap between a character's tokens\n");
+  print("before, their texts short:", before);
+  print("while the prompt is computed:", during);
+  print("after, their texts long:", after);
+  std::printf("worst gap: %.1f times the median before, %.1f times the median after; 99 %%: %.1f and %.1f times\n",
+              times(worst, short_texts), times(worst, long_texts), times(quantile(during, 0.99), short_texts),
+              times(quantile(during, 0.99), long_texts));
+  std::printf("the prompt's first token comes after %.0f ms\n", ttft);
+}
+
 }  // namespace
 
 int bench_intrusion(const NpcBenchOptions& options) {
-  constexpr size_t kGapsBefore = 40;
+  constexpr size_t kGapsAround = 40;
   NpcBenchOptions sized = options;
   sized.prompt = std::max(options.prompt, options.intruder);
   // The streams must outlast the intruder's prefill.
-  const auto reply = static_cast<uint32_t>(2 * kGapsBefore + options.intruder);
+  const auto reply = static_cast<uint32_t>(3 * kGapsAround + options.intruder);
   sized.generate = reply;
   const uint32_t count = options.counts[0];
   EngineSession session;
@@ -66,38 +102,26 @@ int bench_intrusion(const NpcBenchOptions& options) {
     if (!submit_tokens(session, random_tokens(random, info.vocabulary, options.prompt), reply, heard)) return 1;
     stream.request = heard.request;
   }
-  const auto enough = [&] {
-    return std::all_of(streams.begin(), streams.end(), [](const Stream& s) { return s.before.size() >= kGapsBefore; });
+  const auto enough = [&](Gaps gaps) {
+    return [&streams, gaps] {
+      return std::all_of(streams.begin(), streams.end(),
+                         [gaps](const Stream& s) { return (s.*gaps).size() >= kGapsAround; });
+    };
   };
-  if (!listen(session, streams, intruder, false, enough)) return 1;
+  if (!listen(session, streams, intruder, &Stream::before, enough(&Stream::before))) return 1;
   if (!submit_tokens(session, random_tokens(random, info.vocabulary, options.intruder), 1, intruder)) return 1;
-  if (!listen(session, streams, intruder, true, [&] { return intruder.first >= 0; })) return 1;
+  if (!listen(session, streams, intruder, &Stream::during, [&] { return intruder.first >= 0; })) return 1;
+  if (!listen(session, streams, intruder, &Stream::after, enough(&Stream::after))) return 1;
   for (const Stream& stream : streams) banter_cancel(session.engine(), stream.request);
 
-  std::vector<double> before, during;
+  std::vector<double> before, during, after;
   for (const Stream& stream : streams) {
-    before.insert(before.end(), stream.before.begin() + kGapsBefore / 2, stream.before.end());
+    before.insert(before.end(), stream.before.begin() + kGapsAround / 2, stream.before.end());
     during.insert(during.end(), stream.during.begin(), stream.during.end());
+    // The first one began in the intruder's last step.
+    after.insert(after.end(), stream.after.begin() + 1, stream.after.end());
   }
-  const double median = quantile(before, 0.5), p99 = quantile(during, 0.99), worst = quantile(during, 1);
-  const double ratio = median > 0 ? worst / median : 0;
-  if (options.json) {
-    const Json result = {{"model", info.name},
-                         {"npcs", count},
-                         {"intruder_tokens", options.intruder},
-                         {"gap_before_ms", {{"p50", median}, {"max", quantile(before, 1)}}},
-                         {"gap_during_ms", {{"p50", quantile(during, 0.5)}, {"p99", p99}, {"max", worst}}},
-                         {"worst_ratio", ratio},
-                         {"intruder_ttft_ms", intruder.first - intruder.submitted}};
-    std::printf("%s\n", result.dump().c_str());
-    return 0;
-  }
-  std::printf("%s on %s: %u characters stream, then a prompt of %u tokens comes\n", info.name, info.backend, count,
-              options.intruder);
-  std::printf("gap between a character's tokens before: median %.1f ms, worst %.1f ms\n", median, quantile(before, 1));
-  std::printf("while the prompt is computed:            median %.1f ms, 99 %% %.1f ms, worst %.1f ms (%.1f times)\n",
-              quantile(during, 0.5), p99, worst, ratio);
-  std::printf("the prompt's first token comes after %.0f ms\n", intruder.first - intruder.submitted);
+  report(options, info, before, during, after, intruder.first - intruder.submitted);
   return 0;
 }
 

@@ -117,6 +117,7 @@ void add_npc_options(CLI::App& app, banter::tools::NpcBenchOptions& o) {
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   banter::tools::add_tuning_options(app, o.engine);
+  banter::tools::add_trace_option(app, o.engine);
 }
 
 /** Characters that talk, instead of the bare model. */

@@ -29,12 +29,16 @@ void add_engine_options(CLI::App& app, EngineOptions& options) {
   app.add_option("--ctx", options.context, "most tokens of one conversation; 0: the model's, at most 8192")
       ->check(CLI::Range(0u, 1u << 24))
       ->capture_default_str();
-  app.add_option("--trace", options.trace,
-                 "write a timeline of steps and requests to this file, for chrome://tracing or Perfetto");
+  add_trace_option(app, options);
   app.add_option("--kv", options.kv,
                  "how keys and values are kept: f16, bf16, f32, int8, int4; default: as suits the model")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "int8", "int4"}));
   app.add_flag("--verbose,-v", options.verbose, "show the engine's log");
+}
+
+void add_trace_option(CLI::App& app, EngineOptions& options) {
+  app.add_option("--trace", options.trace,
+                 "write a timeline of steps and requests to this file, for chrome://tracing or Perfetto");
 }
 
 void add_thinking_options(CLI::App& app, ThinkingOptions& options) {

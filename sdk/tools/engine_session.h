@@ -33,6 +33,7 @@ struct EngineOptions {
 void add_engine_options(CLI::App& app, EngineOptions& options);
 /** How the engine goes about its work, which changes no reply: --chunk, --stream-slowdown, --speculate, --swap, --no-prefix-sharing. */
 void add_tuning_options(CLI::App& app, EngineOptions& options);
+void add_trace_option(CLI::App& app, EngineOptions& options);
 
 /** Everything known about a request that has ended. */
 struct Reply {
