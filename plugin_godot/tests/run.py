@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+import far_tensors
+
 HERE = pathlib.Path(__file__).resolve().parent
 ADDON = HERE.parent / "addons" / "banter"
 END = "TEST ENDED, failures: 0"
@@ -66,6 +68,7 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--script", required=True)
     parser.add_argument("--model", action="append", default=[], help="NAME=FILE: res://models/NAME")
+    parser.add_argument("--far-model", action="append", default=[], help="the same, with its tensors beyond 4 GiB")
     parser.add_argument("--editor", action="store_true", help="no script, but the editor, with the plugin addons/in_editor")
     parser.add_argument("--source", help="text of the script, in the place of the project's own")
     parser.add_argument("--show", action="store_true", help="print the output of a test that passed, too")
@@ -76,6 +79,8 @@ def main():
         folder = pathlib.Path(folder)
         project = folder / "project"
         assemble(project, options.library, [m.split("=", 1) for m in options.model])
+        for name, path in (m.split("=", 1) for m in options.far_model):
+            far_tensors.write(pathlib.Path(path), project / "models" / name)
         settings = project / f"{options.script}.settings"
         if settings.exists():  # what this test needs of its project
             with open(project / "project.godot", "a") as file:

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "engine/pacer.h"
 #include "engine/scheduler.h"
@@ -213,6 +214,54 @@ TEST_F(Pacing, ATinyBudgetSlowsButChangesNoReplyAndEndsEventually) {
   ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0), BANTER_OK);
   ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 0.2f), BANTER_OK);
   EXPECT_EQ(host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens, expected);
+}
+
+/** Asks for a reply and returns when its first step rests between two layers, which it then does for seconds. */
+banter_request_id ask_and_rest(Host& host, banter_model* model, uint64_t& steps, float budget_ms = 0.0001f) {
+  // A layer takes as long as many frames allow together.
+  EXPECT_EQ(banter_engine_set_frame_budget(host.engine, budget_ms), BANTER_OK);
+  banter_engine_statistics before = host.statistics(), now = before;
+  const banter_request_id request = complete(model, "Once upon a time", Ask(30, kGoOn));
+  EXPECT_TRUE(host.pump_until([&] {
+    now = host.statistics();
+    return now.busy_microseconds > before.busy_microseconds;
+  }));
+  steps = now.steps - before.steps;
+  return request;
+}
+
+TEST_F(Pacing, AStepThatTakesLongerThanAFrameAllowsRestsBetweenItsLayers) {
+  const std::vector<int32_t> expected = host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens;
+  uint64_t steps = 1;
+  const banter_request_id request = ask_and_rest(host, model, steps);
+  EXPECT_EQ(steps, 0u) << "it was computed to its end";
+  // A limit that goes in the middle of the step lets it go on.
+  ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0), BANTER_OK);
+  const Outcome outcome = host.finish(request);
+  EXPECT_EQ(outcome.tokens, expected);
+  EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE);
+}
+
+TEST_F(Pacing, CancellingPausingAndDeadlinesDoNotWaitForAStepThatRests) {
+  uint64_t steps = 1;
+  const banter_request_id request = ask_and_rest(host, model, steps);
+  ASSERT_EQ(banter_cancel(host.engine, request), BANTER_OK);
+  EXPECT_EQ(host.finish(request, 5).kind, BANTER_EVENT_CANCELLED);
+
+  ask_and_rest(host, model, steps, 0.0002f);  // another budget begins without the debt
+  Ask late(10, kGoOn);
+  late.config.deadline_ms = 1;
+  // It is heard of when the step has ended, and then its time is over.
+  const banter_request_id too_late = complete(model, "Too late", late);
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+  EXPECT_EQ(host.finish(too_late, 5).code, BANTER_ERROR_DEADLINE);
+}
+
+TEST_F(Pacing, AStepThatRestsEndsWithTheEngine) {
+  uint64_t steps = 1;
+  ask_and_rest(host, model, steps);
+  banter_npc_destroy(host.npc(model));
+  banter_engine_destroy(std::exchange(host.engine, nullptr));  // at once, not when the frames would allow
 }
 
 /** How many steps a long prompt shares with a reply that streams, with `slowdown`. */

@@ -1,5 +1,5 @@
 extends "res://check.gd"
-## Models from everywhere: res://, user://, an absolute path that is not ASCII, inside a .pck.
+## Models from everywhere: res://, user://, an absolute path that is not ASCII, inside a .pck, with more than 4 GiB.
 
 
 func test() -> void:
@@ -19,6 +19,9 @@ func test() -> void:
 	check(ProjectSettings.load_resource_pack(pack), "load the .pck")
 	check(FileAccess.file_exists("res://packed/模型.gguf"), "the model is in it")
 	check_equal(await told_by("res://packed/模型.gguf"), wanted, "inside a .pck")
+	var large := FileAccess.open("res://models/large.gguf", FileAccess.READ)
+	check(large.get_length() > 1 << 32, "it has more than 4 GiB")
+	check_equal(await told_by("res://models/large.gguf"), wanted, "beyond 4 GiB")
 
 
 func store(path: String, bytes: PackedByteArray) -> void:

@@ -5,6 +5,13 @@
 #include "engine/guard.h"
 
 namespace banter::engine {
+namespace {
+
+/** With limits, the time from beginning to end of a step that rests between its layers: in shorter ones all weights would be
+ *  read for few rows, in longer ones whoever comes would wait. */
+constexpr uint64_t kRestingStepNs = 133'000'000;
+
+}  // namespace
 
 EngineThread::EngineThread(Channels& channels) : channels_(channels), loader_(channels.signal) {
   budget_bytes_ = channels.config.memory_budget_bytes;
@@ -54,8 +61,13 @@ bool EngineThread::iterate() {
     const uint64_t now = now_ns();
     const uint64_t allowance = pacer_.allowance(now);
     if (allowance > 0) {
-      worked = step_models(allowance);
-      if (worked) pacer_.spend(now_ns() - now);
+      working_since_ = now;
+      pace_.at_once_ns = allowance;
+      pace_.resting_ns = pacer_.part_of(kRestingStepNs);
+      pace_.rest = nullptr;
+      if (pacer_.is_limited()) pace_.rest = [this] { return rest(); };
+      worked = step_models();
+      if (worked) pacer_.spend(now_ns() - working_since_);
     } else if (has_work()) {
       wake_at_ = pacer_.wake_at(now);
     }
@@ -66,15 +78,40 @@ bool EngineThread::iterate() {
   return worked;
 }
 
-void EngineThread::read_controls() {
+void EngineThread::read_limits(uint64_t now) {
   const Controls& controls = channels_.controls;
-  const uint64_t now = now_ns();
   const uint64_t budget = controls.frame_budget_ns.load(std::memory_order_relaxed);
   if (budget != std::exchange(frame_budget_ns_, budget)) pacer_.set_frame_budget(budget, now);
   const float share = controls.share.load(std::memory_order_relaxed);
   if (share != std::exchange(share_, share)) pacer_.set_share(static_cast<double>(share), now);
   const uint64_t frames = controls.frames.load(std::memory_order_acquire);
   if (frames != frames_seen_) pacer_.frames(frames - std::exchange(frames_seen_, frames), now);
+}
+
+uint64_t EngineThread::rest() {
+  const uint64_t began = now_ns();
+  pacer_.spend(began - working_since_);
+  for (uint64_t now = began;; now = now_ns()) {
+    read_limits(now);
+    if (pacer_.allowance(now) > 0 || step_is_waited_for(now)) {
+      working_since_ = now;
+      return now - began;
+    }
+    // A signal of something else wakes it too, and is not lost: after a step everything is looked at.
+    sleep_until(std::min(pacer_.wake_at(now), next_deadline()));
+  }
+}
+
+/** Somebody waits for the end of this step, who would not wait if none was being computed: it does not rest any more. */
+bool EngineThread::step_is_waited_for(uint64_t now) const {
+  return channels_.stop.load(std::memory_order_acquire) ||
+         channels_.controls.is_paused.load(std::memory_order_acquire) ||
+         channels_.cancels.load(std::memory_order_acquire) != cancels_seen_ || next_deadline() <= now;
+}
+
+void EngineThread::read_controls() {
+  const Controls& controls = channels_.controls;
+  read_limits(now_ns());
   const uint64_t changes = controls.budget_changes.load(std::memory_order_acquire);
   if (changes != std::exchange(budget_changes_seen_, changes)) {
     budget_bytes_ = controls.budget_bytes.load(std::memory_order_relaxed);
@@ -84,7 +121,14 @@ void EngineThread::read_controls() {
 
 /** Until a signal, until the pacer lets a step begin, or until a deadline passes. */
 void EngineThread::sleep() {
-  uint64_t until = wake_at_;
+  const uint64_t until = std::min(wake_at_, next_deadline());
+  if (until == UINT64_MAX) return channels_.signal.wait();
+  sleep_until(until);
+}
+
+/** Of the requests that have not begun; UINT64_MAX: there is none. */
+uint64_t EngineThread::next_deadline() const {
+  uint64_t until = UINT64_MAX;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner != nullptr) until = std::min(until, model->runner->next_deadline());
     if (model->fallback == nullptr) continue;
@@ -92,7 +136,10 @@ void EngineThread::sleep() {
       if (generation->reply_tokens.empty()) until = std::min(until, generation->deadline_ns);
     }
   }
-  if (until == UINT64_MAX) return channels_.signal.wait();
+  return until;
+}
+
+void EngineThread::sleep_until(uint64_t until) {
   const uint64_t now = now_ns();
   const uint64_t ms = until > now ? (until - now + 999'999) / 1'000'000 : 0;
   if (ms > 0) channels_.signal.wait_for(static_cast<uint32_t>(std::min<uint64_t>(ms, 60'000)));
@@ -450,13 +497,13 @@ void EngineThread::flush() {
   }
 }
 
-bool EngineThread::step_models(uint64_t allowance_ns) {
+bool EngineThread::step_models() {
   bool worked = false;
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     ModelRunner* const runner = model->runner.get();
     if (runner == nullptr || !runner->has_work()) continue;
     const Result<void> stepped = guarded([&]() -> Result<void> {
-      worked = runner->step(allowance_ns) || worked;
+      worked = runner->step(pace_) || worked;
       return {};
     });
     if (!stepped) {

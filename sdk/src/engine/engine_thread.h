@@ -31,6 +31,10 @@ class EngineThread {
   /** True: look again at once. False: sleep until a signal, or until wake_at_. */
   bool iterate();
   void read_controls();
+  /** Frames, budget and share: the part of the controls that may change in the middle of a step. */
+  void read_limits(uint64_t now);
+  /** In the middle of a step: once the limits are reached, sleeps until they let it go on. Returns how long. */
+  uint64_t rest();
 
   // Commands and notices.
   void take_commands();
@@ -94,10 +98,13 @@ class EngineThread {
   void finish(Generation& generation);
   Result<void> retire(Generation& generation);
   void flush();
-  bool step_models(uint64_t allowance_ns);
+  bool step_models();
   void expire_requests();
   bool has_work() const;
   void sleep();
+  void sleep_until(uint64_t ns);
+  uint64_t next_deadline() const;
+  bool step_is_waited_for(uint64_t now) const;
   Generation* load_generation(ModelObject& model);
 
   Channels& channels_;
@@ -117,6 +124,8 @@ class EngineThread {
   float share_ = 1;
   uint64_t budget_bytes_ = 0, budget_changes_seen_ = 0;
   uint64_t wake_at_ = UINT64_MAX;
+  uint64_t working_since_ = 0;  // what a step computes from here on is not spent yet
+  StepPace pace_;
   uint64_t arrivals_ = 0;
   uint64_t cancels_seen_ = 0;
 };

@@ -24,7 +24,8 @@ void RequestProgress::truncated(uint32_t length) {
 Metrics::Metrics() : created_ns_(now_ns()) {}
 
 void Metrics::step(const StepFigures& step) {
-  const uint64_t ns = step.ended_ns > step.started_ns ? step.ended_ns - step.started_ns : 0;
+  const uint64_t began = step.started_ns + step.rested_ns;
+  const uint64_t ns = step.ended_ns > began ? step.ended_ns - began : 0;
   Sums more{};
   more[kPrefillTokens] = step.prefill_rows;
   more[kDecodeTokens] = step.decode_rows;

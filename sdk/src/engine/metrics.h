@@ -25,6 +25,7 @@ struct KvPages {
 /** A step that was computed. */
 struct StepFigures {
   uint64_t started_ns = 0, ended_ns = 0;
+  uint64_t rested_ns = 0;  // of that, left to the game
   uint32_t prefill_rows = 0, decode_rows = 0;
   uint32_t sequences = 0;
 };

@@ -18,16 +18,27 @@ constexpr size_t kMostWaitingText = 4096;
 
 }  // namespace
 
-bool ModelRunner::step(uint64_t allowance_ns) {
+bool ModelRunner::step(const StepPace& pace) {
   ended_.clear();
   if (running_.empty() || lost_) return false;
   const uint64_t started = now_ns();
-  collect_candidates(allowance_ns);
+  busy_since_ = started;
+  rested_ns_ = 0;
+  const bool may_rest = pace.rest && loaded_->backend->is_host_memory();
+  collect_candidates(may_rest ? pace.resting_ns : pace.at_once_ns);
   if (object_.settings.speculation != BANTER_SPECULATION_NONE) guess();
   build_batch();
   while (batch_.chunks.empty() && plan_without_refused()) build_batch();
   if (batch_.chunks.empty()) return false;
   ++step_;
+  batch_.between_layers = nullptr;
+  if (may_rest) {
+    batch_.between_layers = [this, &pace] {
+      count_busy(now_ns());
+      rested_ns_ += pace.rest();
+      busy_since_ = now_ns();
+    };
+  }
   const Result<int32_t> ran = loaded_->model->forward_best(*loaded_->pool, batch_);
   channels_.figures.steps.fetch_add(1, std::memory_order_relaxed);
   if (ran) {
@@ -35,8 +46,12 @@ bool ModelRunner::step(uint64_t allowance_ns) {
   } else if (!lose(ran.error())) {
     fail_batch(ran.error());
   }
-  channels_.figures.busy_ns.fetch_add(now_ns() - started, std::memory_order_relaxed);
+  count_busy(now_ns());
   return true;
+}
+
+void ModelRunner::count_busy(uint64_t now) {
+  channels_.figures.busy_ns.fetch_add(now - busy_since_, std::memory_order_relaxed);
 }
 
 void ModelRunner::collect_candidates(uint64_t allowance_ns) {
@@ -266,7 +281,7 @@ void ModelRunner::after_step(uint64_t started_ns) {
     }
     if (generation.state == Generation::State::kFinished) ended_.push_back(&generation);
   }
-  const auto ns = static_cast<double>(now - started_ns);
+  const auto ns = static_cast<double>(now - started_ns - rested_ns_);
   cost_.add(static_cast<int32_t>(prefilled + decoded), ns);
   if (wanted_ns_ > 0 || prefilled == 0) {
     streaming_cost_.add(static_cast<int32_t>(decoded), static_cast<int32_t>(prefilled), ns, wanted_ns_);
@@ -279,7 +294,7 @@ void ModelRunner::after_step(uint64_t started_ns) {
   decoded -= rejected;  // figures tell of tokens, not of guesses
   channels_.figures.prefill_tokens.fetch_add(prefilled, std::memory_order_relaxed);
   channels_.figures.decode_tokens.fetch_add(decoded, std::memory_order_relaxed);
-  note_step({started_ns, now_ns(), static_cast<uint32_t>(prefilled), static_cast<uint32_t>(decoded),
+  note_step({started_ns, now_ns(), rested_ns_, static_cast<uint32_t>(prefilled), static_cast<uint32_t>(decoded),
              static_cast<uint32_t>(batch_generations_.size())});
 }
 

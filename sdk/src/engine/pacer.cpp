@@ -28,6 +28,13 @@ void Pacer::refill(uint64_t now) {
   if (is_silent(now)) frame_credit_ = std::min(budget_, frame_credit_ + passed * budget_ / kAssumedFrameNs);
 }
 
+uint64_t Pacer::part_of(uint64_t ns) const {
+  if (!is_limited()) return kNoLimit;
+  double share = share_;
+  if (budget_ > 0) share = std::min(share, budget_ / kAssumedFrameNs);
+  return static_cast<uint64_t>(static_cast<double>(ns) * std::min(share, 1.0));
+}
+
 uint64_t Pacer::allowance(uint64_t now) {
   refill(now);
   double least = -1;

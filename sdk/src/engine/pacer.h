@@ -6,7 +6,8 @@
 namespace banter::engine {
 
 /** Two accounts of computing time, each of which must be in credit for a step to begin. A step that takes longer than its
- *  credit leaves a debt, so that the average holds whatever a single step costs. Told the time, so that it can be tested.
+ *  credit leaves a debt, so that the average holds whatever a single step costs; where a step can rest between its layers
+ *  it does so instead, and goes on when there is credit again. Told the time, so that it can be tested.
  *
  *  Frame account: every frame fills it up with the budget; nothing is saved for later frames. Without news of a frame for
  *  kSilentNs a game that does not tell is assumed, at 60 frames a second.
@@ -22,6 +23,9 @@ class Pacer {
   /** `count` frames have begun. */
   void frames(uint64_t count, uint64_t now);
 
+  bool is_limited() const { return budget_ > 0 || share_ < 1; }
+  /** Computing time that the limits leave of `ns`; kNoLimit: they leave all. */
+  uint64_t part_of(uint64_t ns) const;
   /** Nanoseconds that a step beginning now should take at most; 0: none may begin before wake_at(). */
   uint64_t allowance(uint64_t now);
   /** After allowance() was 0: when it will not be, if no frame begins before. */

@@ -21,7 +21,7 @@ constexpr uint64_t kMaxKeyBytes = 65535;      // GGUF's own rule
 constexpr uint64_t kMaxTensorNameBytes = 63;  // GGUF's own rule
 constexpr uint64_t kMaxStringBytes = 64u << 20;
 constexpr uint64_t kMaxArrayElements = 1u << 25;  // all arrays of a file together
-constexpr uint64_t kMaxAlignment = 1u << 24;
+constexpr uint64_t kMaxAlignment = 1u << 30;      // the largest pages of memory there are
 
 // The least that an entry takes in the file, so a count can be refused before a loop over it begins.
 constexpr uint64_t kMinMetadataBytes = 8 + 1 + 4 + 1;  // key length, one character, type, one byte

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Chunk {
 
 struct Batch {
   std::vector<Chunk> chunks;
+  /** Called between layers by backends whose ops are done when they return (CPU, reference); it may take its time. */
+  std::function<void()> between_layers;
   int32_t rows() const {
     size_t n = 0;
     for (const Chunk& c : chunks) n += c.tokens.size();

@@ -187,7 +187,11 @@ Result<void> Decoder::run(const kv::PagePool& pool, const Batch& batch, bool bes
                  .rows = rows,
                  .dim = hp_.embedding,
                  .epsilon = hp_.norm_epsilon});
-  for (size_t i = 0; i < weights_.layers.size(); ++i) run_layer(pool, i);
+  const bool may_pause = batch.between_layers && backend_.is_host_memory();
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    run_layer(pool, i);
+    if (may_pause) batch.between_layers();
+  }
   if (!logit_rows_.empty()) {
     backend_.logits({.head = &weights_.output_head(),
                      .x = hidden_,
