@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "engine/pacer.h"
@@ -95,6 +96,18 @@ TEST(PacerTest, TheShareHoldsOnAverage) {
     }
   }
   EXPECT_NEAR(static_cast<double>(computed) / static_cast<double>(now), 0.25, 0.01);
+}
+
+TEST(PacerTest, TellsWhatItLeavesOfATime) {
+  Pacer pacer;
+  EXPECT_EQ(pacer.part_of(100 * kMs), Pacer::kNoLimit);
+  pacer.set_share(0.25, 0);
+  EXPECT_EQ(pacer.part_of(100 * kMs), 25 * kMs);
+  pacer.set_frame_budget(2 * kMs, 0);
+  EXPECT_NEAR(static_cast<double>(pacer.part_of(100 * kMs)), 12e6, 1e3) << "of the two the stricter one";
+  pacer.set_share(1, 0);
+  pacer.set_frame_budget(100 * kMs, 0);
+  EXPECT_EQ(pacer.part_of(100 * kMs), 100 * kMs) << "no more than there is";
 }
 
 TEST(StepCostTest, FindsBaseAndSlope) {
@@ -216,52 +229,124 @@ TEST_F(Pacing, ATinyBudgetSlowsButChangesNoReplyAndEndsEventually) {
   EXPECT_EQ(host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens, expected);
 }
 
-/** Asks for a reply and returns when its first step rests between two layers, which it then does for seconds. */
-banter_request_id ask_and_rest(Host& host, banter_model* model, uint64_t& steps, float budget_ms = 0.0001f) {
-  // A layer takes as long as many frames allow together.
-  EXPECT_EQ(banter_engine_set_frame_budget(host.engine, budget_ms), BANTER_OK);
-  banter_engine_statistics before = host.statistics(), now = before;
+/** Steps that rest between their layers, for minutes: a frame allows nanoseconds. (A card's steps do not.) */
+class Resting : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    banter_model_info info = {};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+    if (std::string_view(info.backend).starts_with("cuda")) GTEST_SKIP() << "a card's steps do not rest";
+    expected = host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens;
+  }
+  /** Waits until a step has begun and rests. */
+  void until_it_rests() {
+    const banter_engine_statistics before = host.statistics();
+    banter_engine_statistics now = before;
+    ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+    ASSERT_TRUE(host.pump_until([&] {
+      now = host.statistics();
+      return now.busy_microseconds > before.busy_microseconds;
+    }));
+    ASSERT_EQ(now.steps, before.steps) << "it was computed to its end";
+  }
+  /** From now on; what is asked for then waits for until_it_rests(). */
+  void pause_and_limit() {
+    ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+    ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0.000002f), BANTER_OK);
+  }
+
+  const std::vector<std::byte> bytes = tiny_model();
+  Host host{[](banter_engine_config& c) { c.step_tokens = 4; }};
+  banter_model* const model = host.load(bytes);
+  std::vector<int32_t> expected;
+};
+
+TEST_F(Resting, TheStepGoesOnWhenTheLimitGoes) {
+  pause_and_limit();
   const banter_request_id request = complete(model, "Once upon a time", Ask(30, kGoOn));
-  EXPECT_TRUE(host.pump_until([&] {
-    now = host.statistics();
-    return now.busy_microseconds > before.busy_microseconds;
-  }));
-  steps = now.steps - before.steps;
-  return request;
-}
-
-TEST_F(Pacing, AStepThatTakesLongerThanAFrameAllowsRestsBetweenItsLayers) {
-  const std::vector<int32_t> expected = host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens;
-  uint64_t steps = 1;
-  const banter_request_id request = ask_and_rest(host, model, steps);
-  EXPECT_EQ(steps, 0u) << "it was computed to its end";
-  // A limit that goes in the middle of the step lets it go on.
+  until_it_rests();
   ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0), BANTER_OK);
-  const Outcome outcome = host.finish(request);
-  EXPECT_EQ(outcome.tokens, expected);
-  EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(host.finish(request, 20).tokens, expected);
 }
 
-TEST_F(Pacing, CancellingPausingAndDeadlinesDoNotWaitForAStepThatRests) {
-  uint64_t steps = 1;
-  const banter_request_id request = ask_and_rest(host, model, steps);
+TEST_F(Resting, CancelledRequestsDoNotWaitForTheStep) {
+  pause_and_limit();
+  const banter_request_id request = complete(model, "Once upon a time", Ask(30, kGoOn));
+  until_it_rests();
   ASSERT_EQ(banter_cancel(host.engine, request), BANTER_OK);
-  EXPECT_EQ(host.finish(request, 5).kind, BANTER_EVENT_CANCELLED);
-
-  ask_and_rest(host, model, steps, 0.0002f);  // another budget begins without the debt
-  Ask late(10, kGoOn);
-  late.config.deadline_ms = 1;
-  // It is heard of when the step has ended, and then its time is over.
-  const banter_request_id too_late = complete(model, "Too late", late);
-  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
-  EXPECT_EQ(host.finish(too_late, 5).code, BANTER_ERROR_DEADLINE);
+  EXPECT_EQ(host.finish(request, 20).kind, BANTER_EVENT_CANCELLED);
+  // What was computed of the step is as if it had not been.
+  ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0), BANTER_OK);
+  EXPECT_EQ(host.finish(complete(model, "Once upon a time", Ask(30, kGoOn))).tokens, expected);
 }
 
-TEST_F(Pacing, AStepThatRestsEndsWithTheEngine) {
-  uint64_t steps = 1;
-  ask_and_rest(host, model, steps);
-  banter_npc_destroy(host.npc(model));
-  banter_engine_destroy(std::exchange(host.engine, nullptr));  // at once, not when the frames would allow
+TEST_F(Resting, OthersGoOnWhereTheyWereWhenAStepIsGivenUp) {
+  pause_and_limit();
+  const banter_request_id stays = complete(model, "Once upon a time", Ask(30, kGoOn));
+  const banter_request_id goes = complete(model, "Twice", Ask(30, kGoOn));
+  until_it_rests();
+  ASSERT_EQ(banter_cancel(host.engine, goes), BANTER_OK);
+  EXPECT_EQ(host.finish(goes, 20).kind, BANTER_EVENT_CANCELLED);
+  ASSERT_EQ(banter_engine_set_frame_budget(host.engine, 0), BANTER_OK);
+  EXPECT_EQ(host.finish(stays).tokens, expected);
+}
+
+TEST_F(Resting, ACharacterThatGoesDoesNotWaitForTheStep) {
+  pause_and_limit();
+  banter_npc* const npc = host.npc(model);
+  const banter_request_id request = say(npc, "Once upon a time", Ask(30, kGoOn));
+  until_it_rests();
+  banter_npc_destroy(npc);
+  EXPECT_EQ(host.finish(request, 20).kind, BANTER_EVENT_CANCELLED);
+}
+
+TEST_F(Resting, ADeadlineEndsWhatWaitsForTheStep) {
+  pause_and_limit();
+  Ask first(30, kGoOn), late(10, kGoOn);
+  first.config.priority = 7;
+  late.config.deadline_ms = 400;
+  complete(model, "Once upon a time", first);
+  const banter_request_id request = complete(model, "Too late", late);
+  until_it_rests();
+  const Outcome outcome = host.finish(request, 20);
+  EXPECT_EQ(outcome.kind, BANTER_EVENT_FAILED);
+  EXPECT_EQ(outcome.code, BANTER_ERROR_DEADLINE);
+}
+
+TEST_F(Resting, ARecordingDoesNotWaitForTheStep) {
+  pause_and_limit();
+  complete(model, "Once upon a time", Ask(30, kGoOn));
+  until_it_rests();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(banter_engine_trace_start(host.engine, 100), BANTER_OK);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(Resting, TheEngineEndsInTheMiddleOfTheStep) {
+  pause_and_limit();
+  complete(model, "Once upon a time", Ask(30, kGoOn));
+  until_it_rests();
+  const auto start = std::chrono::steady_clock::now();
+  banter_engine_destroy(std::exchange(host.engine, nullptr));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(Pacing, AShareOfTheTimeIsKept) {
+  ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 0.1f), BANTER_OK);
+  const uint64_t before = host.statistics().busy_microseconds;
+  const auto start = std::chrono::steady_clock::now();
+  const banter_request_id request = complete(model, "Once upon a time", Ask(100000, kGoOn));
+  const auto passed = [&] {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  };
+  host.pump_until([&] { return passed() > 1200; });
+  const double busy = static_cast<double>(host.statistics().busy_microseconds - before) / 1000;
+  // A tenth, what had been saved (10 ms), and a layer that another program interrupted.
+  EXPECT_LT(busy, 0.1 * passed() + 150);
+  EXPECT_GT(busy, 0);
+  (void)banter_cancel(host.engine, request);  // it may have ended
+  EXPECT_NE(host.finish(request).kind, BANTER_EVENT_FAILED);
 }
 
 /** How many steps a long prompt shares with a reply that streams, with `slowdown`. */

@@ -174,7 +174,7 @@ typedef struct banter_engine_statistics {
   double prefill_share;
   double decode_share;
   double mixed_share;
-  double idle_share; /**< No step was being computed. */
+  double idle_share; /**< No step was being computed, or it rested. */
   /* The same of the last 5 to 5.5 seconds; a step counts where it ends. */
   double recent_prefill_tokens_per_second;
   double recent_decode_tokens_per_second;

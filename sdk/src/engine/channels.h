@@ -87,7 +87,7 @@ struct Channels {
   PushList<Notice, &Notice::next> notices;
   PushList<Blob, &Blob::next> spent_blobs;  // for the engine thread to free
   Signal signal;                            // wakes the engine thread
-  std::atomic<uint64_t> cancels{0};         // changes with every cancel()
+  std::atomic<uint64_t> cancels{0};         // changes with whatever ends requests
   std::atomic<bool> stop{false};
   Controls controls;
   Figures figures;

@@ -328,6 +328,7 @@ Result<ModelObject*> Engine::load(LoadSource source, LoadSettings settings, Mode
 
 void Engine::release(ModelObject& model) {
   announce(model.released, Notice::kModelReleased, &model);
+  channels_.cancels.fetch_add(1, std::memory_order_acq_rel);
   channels_.signal.post();
 }
 
@@ -364,6 +365,7 @@ Result<NpcObject*> Engine::create_npc(ModelObject& model, const NpcSettings& set
 
 void Engine::destroy_npc(NpcObject& npc) {
   announce(npc.destroyed, Notice::kNpcDestroyed, &npc);
+  channels_.cancels.fetch_add(1, std::memory_order_acq_rel);
   channels_.signal.post();
 }
 

@@ -14,6 +14,7 @@ constexpr uint64_t kRestingStepNs = 133'000'000;
 }  // namespace
 
 EngineThread::EngineThread(Channels& channels) : channels_(channels), loader_(channels.signal) {
+  pace_.rest = [this] { return rest(); };
   budget_bytes_ = channels.config.memory_budget_bytes;
   generations_.resize(channels.slots.size());
   ended_.reserve(channels.slots.size());
@@ -64,10 +65,8 @@ bool EngineThread::iterate() {
       working_since_ = now;
       pace_.at_once_ns = allowance;
       pace_.resting_ns = pacer_.part_of(kRestingStepNs);
-      pace_.rest = nullptr;
-      if (pacer_.is_limited()) pace_.rest = [this] { return rest(); };
       worked = step_models();
-      if (worked) pacer_.spend(now_ns() - working_since_);
+      if (worked) settle();
     } else if (has_work()) {
       wake_at_ = pacer_.wake_at(now);
     }
@@ -88,25 +87,37 @@ void EngineThread::read_limits(uint64_t now) {
   if (frames != frames_seen_) pacer_.frames(frames - std::exchange(frames_seen_, frames), now);
 }
 
-uint64_t EngineThread::rest() {
-  const uint64_t began = now_ns();
-  pacer_.spend(began - working_since_);
+/** What was computed since the last time is spent. Returns the time. */
+uint64_t EngineThread::settle() {
+  const uint64_t now = now_ns();
+  pacer_.spend(now - working_since_);
+  channels_.figures.busy_ns.fetch_add(now - working_since_, std::memory_order_relaxed);
+  working_since_ = now;
+  return now;
+}
+
+Rest EngineThread::rest() {
+  const uint64_t began = settle();
   for (uint64_t now = began;; now = now_ns()) {
+    working_since_ = now;
     read_limits(now);
-    if (pacer_.allowance(now) > 0 || step_is_waited_for(now)) {
-      working_since_ = now;
-      return now - began;
+    if (pacer_.allowance(now) > 0) return {now - began, true};
+    if (is_waited_for(now)) {
+      gave_up_ = true;
+      return {now - began, false};
     }
     // A signal of something else wakes it too, and is not lost: after a step everything is looked at.
     sleep_until(std::min(pacer_.wake_at(now), next_deadline()));
   }
 }
 
-/** Somebody waits for the end of this step, who would not wait if none was being computed: it does not rest any more. */
-bool EngineThread::step_is_waited_for(uint64_t now) const {
-  return channels_.stop.load(std::memory_order_acquire) ||
-         channels_.controls.is_paused.load(std::memory_order_acquire) ||
-         channels_.cancels.load(std::memory_order_acquire) != cancels_seen_ || next_deadline() <= now;
+/** Somebody waits for what is done between steps, and would long have been served if none was being computed. After a step
+ *  that was given up the next one goes on nevertheless: whoever cancels all the time must not keep everybody silent. */
+bool EngineThread::is_waited_for(uint64_t now) const {
+  if (channels_.stop.load(std::memory_order_acquire)) return true;
+  if (gave_up_before_) return false;
+  return channels_.cancels.load(std::memory_order_acquire) != cancels_seen_ || next_deadline() <= now ||
+         channels_.tracer.is_awaited();
 }
 
 void EngineThread::read_controls() {
@@ -499,9 +510,16 @@ void EngineThread::flush() {
 
 bool EngineThread::step_models() {
   bool worked = false;
+  gave_up_before_ = std::exchange(gave_up_, false);
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     ModelRunner* const runner = model->runner.get();
     if (runner == nullptr || !runner->has_work()) continue;
+    if (worked) {
+      // Of the models before: their words need not wait for this one, which begins when the limits allow.
+      flush();
+      if (gave_up_ || !rest().goes_on) break;
+      pace_.at_once_ns = pacer_.allowance(now_ns());
+    }
     const Result<void> stepped = guarded([&]() -> Result<void> {
       worked = runner->step(pace_) || worked;
       return {};

@@ -33,8 +33,9 @@ class EngineThread {
   void read_controls();
   /** Frames, budget and share: the part of the controls that may change in the middle of a step. */
   void read_limits(uint64_t now);
-  /** In the middle of a step: once the limits are reached, sleeps until they let it go on. Returns how long. */
-  uint64_t rest();
+  uint64_t settle();
+  /** In the middle of a step: once the limits are reached, sleeps until they let it go on, or it is given up. */
+  Rest rest();
 
   // Commands and notices.
   void take_commands();
@@ -104,7 +105,7 @@ class EngineThread {
   void sleep();
   void sleep_until(uint64_t ns);
   uint64_t next_deadline() const;
-  bool step_is_waited_for(uint64_t now) const;
+  bool is_waited_for(uint64_t now) const;
   Generation* load_generation(ModelObject& model);
 
   Channels& channels_;
@@ -126,6 +127,7 @@ class EngineThread {
   uint64_t wake_at_ = UINT64_MAX;
   uint64_t working_since_ = 0;  // what a step computes from here on is not spent yet
   StepPace pace_;
+  bool gave_up_ = false, gave_up_before_ = false;  // a step in this iteration; in the one before
   uint64_t arrivals_ = 0;
   uint64_t cancels_seen_ = 0;
 };

@@ -43,6 +43,7 @@ ModelRunner::ModelRunner(Channels& channels, const ModelObject& object, std::uni
   ranked_.reserve(sequences);
   batch_.chunks.reserve(sequences);
   batch_generations_.reserve(sequences);
+  if (loaded_->backend->is_host_memory()) batch_.between_layers = [this] { return rest(); };
   banned_.reserve(loaded_->unused_tokens.size() + 256);
 }
 

@@ -20,11 +20,17 @@
 
 namespace banter::engine {
 
+/** What happened between two layers. */
+struct Rest {
+  uint64_t ns = 0;  // slept, which is not the step's time
+  bool goes_on = true;
+};
+
 /** How long a step may take. */
 struct StepPace {
   uint64_t at_once_ns = UINT64_MAX;  // of a backend whose steps cannot be interrupted
-  uint64_t resting_ns = UINT64_MAX;  // of one whose steps can; then `rest` is called between layers
-  std::function<uint64_t()> rest;    // returns how many nanoseconds it slept, which are not the step's; empty: no limit
+  uint64_t resting_ns = UINT64_MAX;  // of one whose steps can: `rest` is called between their layers
+  std::function<Rest()> rest;
 };
 
 /** Engine thread only. Generations and characters belong to the caller, and are taken out (retire(), forget()) before
@@ -35,7 +41,8 @@ class ModelRunner {
 
   /** Makes the prompt and everything else the generation needs; it runs then, or has ended (FAILED). */
   void begin(Generation& generation);
-  /** Computes one step that keeps to `pace`; false when there was nothing to compute. Ended generations are in ended(). */
+  /** Computes one step that keeps to `pace`; false when there was nothing to compute. Ended generations are in ended(). A
+   *  step that was given up is computed anew. */
   bool step(const StepPace& pace);
   /** Ends requests whose deadline has passed before their first token; they are in ended(). */
   void expire(uint64_t now_ns);
@@ -94,8 +101,8 @@ class ModelRunner {
   void check_guesses(Generation& generation, const model::Chunk& chunk, int32_t first_row, uint64_t now);
   bool waits_for_twin(const Generation& generation) const;
   void fail_batch(const Error& error);
-  /** Adds up what was computed since busy_since_. */
-  void count_busy(uint64_t now);
+  /** Between layers; false: the step is given up. */
+  bool rest();
   void after_step(uint64_t started_ns);
   void note_step(const StepFigures& step);
   void next_token(Generation& generation, int32_t row, uint64_t now);
@@ -111,7 +118,9 @@ class ModelRunner {
   std::vector<Generation*> running_;
   std::vector<Generation*> ended_;
   uint64_t step_ = 0;
-  uint64_t busy_since_ = 0, rested_ns_ = 0;  // of this step
+  const StepPace* pace_ = nullptr;  // of this step
+  uint64_t rested_ns_ = 0;
+  bool given_up_ = false;
   StepCost cost_;
   StreamingCost streaming_cost_;
   double wanted_ns_ = 0;  // what this step should take for those that stream; 0: no matter

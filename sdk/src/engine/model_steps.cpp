@@ -11,6 +11,8 @@ namespace {
 constexpr double kUrgentStepNs = 100e6;
 /** Where even one row takes longer than allowed, a few more cost little, and the pacer makes up for it. */
 constexpr int32_t kLeastRows = 4;
+/** And where it is not known what rows take. */
+constexpr int32_t kTrialRows = 8;
 /** Tokens of one reply that are guessed in a step. */
 constexpr int32_t kMostGuesses = 8, kTrialGuesses = 2;
 /** Text of this size waiting for a poll pauses its generation. */
@@ -22,36 +24,31 @@ bool ModelRunner::step(const StepPace& pace) {
   ended_.clear();
   if (running_.empty() || lost_) return false;
   const uint64_t started = now_ns();
-  busy_since_ = started;
+  pace_ = &pace;
   rested_ns_ = 0;
-  const bool may_rest = pace.rest && loaded_->backend->is_host_memory();
-  collect_candidates(may_rest ? pace.resting_ns : pace.at_once_ns);
+  given_up_ = false;
+  collect_candidates(batch_.between_layers ? pace.resting_ns : pace.at_once_ns);
   if (object_.settings.speculation != BANTER_SPECULATION_NONE) guess();
   build_batch();
   while (batch_.chunks.empty() && plan_without_refused()) build_batch();
   if (batch_.chunks.empty()) return false;
   ++step_;
-  batch_.between_layers = nullptr;
-  if (may_rest) {
-    batch_.between_layers = [this, &pace] {
-      count_busy(now_ns());
-      rested_ns_ += pace.rest();
-      busy_since_ = now_ns();
-    };
-  }
   const Result<int32_t> ran = loaded_->model->forward_best(*loaded_->pool, batch_);
+  if (ran && given_up_) return true;
   channels_.figures.steps.fetch_add(1, std::memory_order_relaxed);
   if (ran) {
     after_step(started);
   } else if (!lose(ran.error())) {
     fail_batch(ran.error());
   }
-  count_busy(now_ns());
   return true;
 }
 
-void ModelRunner::count_busy(uint64_t now) {
-  channels_.figures.busy_ns.fetch_add(now - busy_since_, std::memory_order_relaxed);
+bool ModelRunner::rest() {
+  const Rest rest = pace_->rest();
+  rested_ns_ += rest.ns;
+  given_up_ = !rest.goes_on;
+  return rest.goes_on;
 }
 
 void ModelRunner::collect_candidates(uint64_t allowance_ns) {
@@ -92,8 +89,9 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
       prefill_priority = std::max(prefill_priority, c.priority);
     }
   }
-  if (cost_.is_known() && allowance_ns != Pacer::kNoLimit) {
-    limits.rows = cost_.rows_within(static_cast<double>(allowance_ns), kLeastRows, limits.rows);
+  if (allowance_ns != Pacer::kNoLimit) {
+    limits.rows = cost_.is_known() ? cost_.rows_within(static_cast<double>(allowance_ns), kLeastRows, limits.rows)
+                                   : std::min(limits.rows, kTrialRows);
   }
   limits.prefill_rows = limits.rows;
   wanted_ns_ = 0;
@@ -171,7 +169,8 @@ bool ModelRunner::find_draft() {
   if (draft_ != nullptr) return true;
   if (draft_refused_ || object_.draft == nullptr || object_.draft->runner == nullptr) return false;
   std::string why_not;
-  draft_ = DraftModel::create(*object_.draft->runner->loaded_, *loaded_, why_not);
+  draft_ = DraftModel::create(
+      *object_.draft->runner->loaded_, *loaded_, [this] { return pace_->rest().ns; }, why_not);
   if (draft_ != nullptr) return true;
   draft_refused_ = true;
   channels_.config.log.write(BANTER_LOG_WARNING, "No speculation: " + why_not + ".");

@@ -34,7 +34,17 @@ void find_repetition(std::span<const text::TokenId> tokens, int32_t most, std::v
 
 // ---------------------------------------------------------------- draft model
 
-std::unique_ptr<DraftModel> DraftModel::create(LoadedModel& draft, const LoadedModel& target, std::string& why_not) {
+DraftModel::DraftModel(LoadedModel& draft, const LoadedModel& target, std::function<uint64_t()> rest)
+    : draft_(draft), target_(target), rest_(std::move(rest)) {
+  if (!draft_.backend->is_host_memory()) return;
+  batch_.between_layers = [this] {
+    rested_ns_ += rest_();
+    return true;
+  };
+}
+
+std::unique_ptr<DraftModel> DraftModel::create(LoadedModel& draft, const LoadedModel& target,
+                                               std::function<uint64_t()> rest, std::string& why_not) {
   const text::Tokenizer& a = draft.model->tokenizer();
   const text::Tokenizer& b = target.model->tokenizer();
   const size_t count = std::min(a.size(), b.size());
@@ -55,7 +65,7 @@ std::unique_ptr<DraftModel> DraftModel::create(LoadedModel& draft, const LoadedM
     why_not = "the draft model scores fewer tokens than the model";
     return nullptr;
   }
-  return std::unique_ptr<DraftModel>(new DraftModel(draft, target));  // the constructor is private
+  return std::unique_ptr<DraftModel>(new DraftModel(draft, target, std::move(rest)));  // the constructor is private
 }
 
 /** Brings the draft's cache to what the reply has become. False: no guesses now. */
@@ -90,6 +100,7 @@ Result<void> DraftModel::guess(std::span<Wanted> wanted) {
   }
   for (int32_t round = 0; round < rounds; ++round) {
     const uint64_t start = now_ns();
+    rested_ns_ = 0;
     batch_.chunks.clear();
     in_batch_.clear();
     int32_t left = draft_.model->max_rows(), logits_left = draft_.model->max_logit_rows();
@@ -126,7 +137,7 @@ Result<void> DraftModel::guess(std::span<Wanted> wanted) {
       if (!choose(generation, row++)) in_batch_[i]->most = 0;
     }
     if (round > 0 && !in_batch_.empty()) {
-      const double ns = static_cast<double>(now_ns() - start) / static_cast<double>(in_batch_.size());
+      const double ns = static_cast<double>(now_ns() - start - rested_ns_) / static_cast<double>(in_batch_.size());
       guess_ns_ = guess_ns_ == 0 ? ns : guess_ns_ * 0.9 + ns * 0.1;
     }
   }

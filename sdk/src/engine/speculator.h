@@ -28,8 +28,10 @@ class DraftModel {
     Generation* generation = nullptr;
     int32_t most = 0;
   };
-  /** Null when the models' vocabularies differ; `why_not` then says where. Both models must outlive it. */
-  static std::unique_ptr<DraftModel> create(LoadedModel& draft, const LoadedModel& target, std::string& why_not);
+  /** Null when the models' vocabularies differ; `why_not` then says where. Both models must outlive it.
+   *  @param rest  called between layers where the draft's backend can; returns how many nanoseconds it slept */
+  static std::unique_ptr<DraftModel> create(LoadedModel& draft, const LoadedModel& target,
+                                            std::function<uint64_t()> rest, std::string& why_not);
 
   /** Fills in Generation::guesses, up to `most` for each; fewer, or none, while the reply's earlier tokens are not
    *  computed yet or pages are missing. Errors: of the backend, no (further) guesses then. */
@@ -38,7 +40,7 @@ class DraftModel {
   double guess_ns() const { return guess_ns_; }
 
  private:
-  DraftModel(LoadedModel& draft, const LoadedModel& target) : draft_(draft), target_(target) {}
+  DraftModel(LoadedModel& draft, const LoadedModel& target, std::function<uint64_t()> rest);
   bool prepare(Wanted& wanted);
   bool add_chunk(kv::SequenceCache& cache, std::span<const text::TokenId> tokens, bool wants_logits);
   /** Adds the token that the draft's row leads to; false: none. */
@@ -49,6 +51,8 @@ class DraftModel {
   model::Batch batch_;
   std::vector<Wanted*> in_batch_;
   std::vector<text::TokenId> sequence_;
+  const std::function<uint64_t()> rest_;
+  uint64_t rested_ns_ = 0;
   double guess_ns_ = 0;
   uint64_t uses_ = 0;  // clock of the draft's prefix index
 };

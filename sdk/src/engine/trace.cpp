@@ -53,6 +53,7 @@ void Tracer::step(const StepFigures& step, const KvPages& pages, uint64_t queued
   record.times[1] = step.ended_ns;
   record.times[2] = pages.used;
   record.times[3] = pages.cached;
+  record.times[4] = step.rested_ns;
   record.figures[0] = step.prefill_rows;
   record.figures[1] = step.decode_rows;
   record.figures[2] = step.sequences;

@@ -18,8 +18,8 @@ namespace banter::engine {
 /** One thing that happened. Times are now_ns(). */
 struct TraceRecord {
   enum Kind : uint32_t {
-    kStep,   // from, to; rows of prefill and of decode, sequences; KV pages used, cached; requests queued and running
-    kChunk,  // of a request: rows [position, position + rows) computed from, to; recomputed or not
+    kStep,  // from, to, rested; rows of prefill and of decode, sequences; KV pages used, cached; requests queued and running
+    kChunk,      // of a request: rows [position, position + rows) computed from, to; recomputed or not
     kPreempted,  // of a request: from
     kRequest     // written when it ends, or at the end of the recording: everything about its life
   };
@@ -69,6 +69,8 @@ class Tracer {
 
   // Engine thread:
   bool on() const { return ring_ != nullptr; }
+  /** Somebody waits in start() or stop(). */
+  bool is_awaited() const { return wanted_.load(std::memory_order_acquire) != ring_; }
   /** Takes up or lays down the ring, between two steps. `finish` is called before it is laid down, to add what is open. */
   template <class F>
   void adopt(F&& finish) {

@@ -68,7 +68,7 @@ class Writer {
       json.key("cat").text("step").key("ph").text("X").pair("pid", kProcess).pair("tid", kStepTrack);
       json.pair("ts", at(r.times[0])).pair("dur", at(r.times[1]) - at(r.times[0]));
       json.key("args").open().pair("prefill_rows", prefill).pair("decode_rows", decode);
-      json.pair("sequences", r.figures[2]).close();
+      json.pair("sequences", r.figures[2]).pair("rested_us", r.times[4] / 1000).close();
     });
     counter("KV pages", r.times[1], {{"used", r.times[2]}, {"cached", r.times[3]}});
     counter("requests", r.times[1], {{"queued", r.figures[3]}, {"running", r.figures[4]}});

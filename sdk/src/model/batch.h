@@ -23,8 +23,8 @@ struct Chunk {
 
 struct Batch {
   std::vector<Chunk> chunks;
-  /** Called between layers by backends whose ops are done when they return (CPU, reference); it may take its time. */
-  std::function<void()> between_layers;
+  /** Called between layers, and may take its time; false gives the step up. For backends whose memory is the host's. */
+  std::function<bool()> between_layers;
   int32_t rows() const {
     size_t n = 0;
     for (const Chunk& c : chunks) n += c.tokens.size();

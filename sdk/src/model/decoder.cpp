@@ -187,10 +187,10 @@ Result<void> Decoder::run(const kv::PagePool& pool, const Batch& batch, bool bes
                  .rows = rows,
                  .dim = hp_.embedding,
                  .epsilon = hp_.norm_epsilon});
-  const bool may_pause = batch.between_layers && backend_.is_host_memory();
+  const size_t parts = weights_.layers.size() + (logit_rows_.empty() ? 0 : 1);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     run_layer(pool, i);
-    if (may_pause) batch.between_layers();
+    if (batch.between_layers && i + 1 < parts && !batch.between_layers()) return backend_.end_step();
   }
   if (!logit_rows_.empty()) {
     backend_.logits({.head = &weights_.output_head(),

@@ -67,7 +67,7 @@ class Model {
 
   /** Runs one step and advances each chunk's cache. Returns host logits [logit rows][vocabulary], in chunk order,
    *  valid until the next call. A sequence stands in at most one chunk. No allocation in the steady state.
-   *  After an error no cache has advanced.
+   *  After an error, or when Batch::between_layers gave the step up, no cache has advanced.
    *  Errors: INVALID_ARGUMENT (too many rows, token out of range, cache not reserved), CONTEXT_FULL, BACKEND. */
   Result<std::span<float>> forward(const kv::PagePool& pool, const Batch& batch);
   /** The same for samplers: logits of a device stay there, but for the best. @returns the number of logit rows */

@@ -199,7 +199,7 @@ class Backend {
   /** Memory of the device, 64-byte aligned, contents undefined. OUT_OF_MEMORY says how much was asked. */
   virtual Result<void*> allocate(size_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;
-  /** True where host code may read and write allocate()d memory directly. */
+  /** True where host code may read and write allocate()d memory directly; ops are then done when they return. */
   virtual bool is_host_memory() const = 0;
   virtual Result<void> copy_to_host(void* host, const void* device, size_t bytes) = 0;
   virtual Result<void> copy_from_host(void* device, const void* host, size_t bytes) = 0;
