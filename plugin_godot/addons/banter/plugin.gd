@@ -43,6 +43,7 @@ func _exit_tree() -> void:
 
 
 func _enable_plugin() -> void:
+	_refresh_warnings.call_deferred()
 	var path := _path_of_autoload()
 	if path.is_empty():
 		add_autoload_singleton(AUTOLOAD, _own_autoload())
@@ -52,8 +53,14 @@ func _enable_plugin() -> void:
 
 
 func _disable_plugin() -> void:
+	_refresh_warnings.call_deferred()
 	if _path_of_autoload() == _own_autoload():  # else somebody has taken it away, or put another one in its place
 		remove_autoload_singleton(AUTOLOAD)
+
+
+## Of the characters in the edited scene: the autoload is an engine for them.
+func _refresh_warnings() -> void:
+	EditorInterface.get_base_control().get_tree().call_group(&"banter_characters", &"update_configuration_warnings")
 
 
 func _own_autoload() -> String:

@@ -100,7 +100,7 @@ func stop() -> void:
 		_actor.interrupt()
 
 
-## Another one takes the place of the actor, so that late words of a reply that goes on reach nobody.
+## Another one takes the place of the actor, so that the end of a reply that goes on reaches nobody.
 func clear() -> void:
 	if _actor != null:
 		_actor.free()

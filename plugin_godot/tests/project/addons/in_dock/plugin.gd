@@ -18,6 +18,7 @@ func test() -> void:
 	choose_a_model()
 	await follow_the_project()
 	await open_a_scene()
+	await warnings_follow_the_engine()
 	await talk()
 	await stop_and_clear()
 	await failures()
@@ -92,6 +93,21 @@ func open_a_scene() -> void:
 	check(ResourceSaver.save(packed, SCENE) == OK, "a scene with characters")
 	EditorInterface.open_scene_from_path(SCENE)
 	check(await until(func() -> bool: return EditorInterface.get_edited_scene_root() != null), "it is open")
+
+
+## Beside a character, when an engine comes and goes in its scene.
+func warnings_follow_the_engine() -> void:
+	var mira: BanterNPC = EditorInterface.get_edited_scene_root().get_node("MiraBody/Mira")
+	var told: Array[Node] = []
+	var listen := func(node: Node) -> void: told.append(node)
+	get_tree().node_configuration_warning_changed.connect(listen)
+	var engine := BanterEngine.new()
+	EditorInterface.get_edited_scene_root().add_child(engine)
+	check(await until(func() -> bool: return told.has(mira), 2), "an engine comes: the warnings are looked at again")
+	told.clear()
+	engine.free()
+	check(await until(func() -> bool: return told.has(mira), 2), "and when it goes")
+	get_tree().node_configuration_warning_changed.disconnect(listen)
 
 
 func select(path: NodePath) -> void:
