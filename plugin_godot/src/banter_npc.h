@@ -72,7 +72,8 @@ class BanterNPC final : public Instance {
     std::vector<Turn> turns;          // kLoad: the history that comes with it
     bool with_cache = false;          // kSave
     bool forgotten = false;           // the conversation was reset meanwhile
-    Silence silence = std::make_shared<bool>(false);  // it was cancelled: nothing more is heard of it before its end
+    // Set when it is cancelled: nothing more is heard of it before its end.
+    Silence silence = std::make_shared<bool>(false);
   };
 
   int64_t enqueue(Request request);

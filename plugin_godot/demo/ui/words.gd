@@ -84,14 +84,14 @@ static func are_chinese() -> bool:
 
 
 ## An error in few words.
-static func of_error(error: Error) -> String:
+static func of_error(error: int) -> String:
 	var chinese: String = ERRORS.get(error, "")
 	return chinese if are_chinese() and not chinese.is_empty() else error_string(error)
 
 
 ## A failure with its sentence, which the engine tells in English only.
 static func of_failure(code: int, message: String) -> String:
-	return "%s(%s)" % [of_error(code as Error), message] if are_chinese() else message
+	return "%s(%s)" % [of_error(code), message] if are_chinese() else message
 
 
 ## For what has no tr() of its own.
