@@ -43,4 +43,4 @@ static func smallest_card(size: int) -> int:
 
 ## How many characters a card has room for.
 static func most_characters(needs: Dictionary, card: int) -> int:
-	return maxi(0, room(card) - bytes(needs, 0)) / maxi(1, count(needs, "kv_bytes"))
+	return int(maxf(0.0, room(card) - bytes(needs, 0)) / maxf(1.0, count(needs, "kv_bytes")))
