@@ -3,6 +3,8 @@ extends HFlowContainer
 ## The graphics cards by their memory: which of them the chosen model fits.
 
 const Needs := preload("needs.gd")
+## Larger ones are shown where this one is too small.
+const LARGEST_OF_PLAYERS := 24
 
 var _icons: Array[TextureRect] = []
 var _labels: Array[Label] = []
@@ -11,6 +13,7 @@ var _characters := 1
 
 
 func _init() -> void:
+	add_theme_constant_override("v_separation", 0)
 	for card in Needs.CARDS:
 		var box := HBoxContainer.new()
 		box.add_theme_constant_override("separation", 2)
@@ -69,4 +72,6 @@ func _show() -> void:
 		var fits := Needs.bytes(_needs, _characters) <= Needs.room(Needs.CARDS[i])
 		_icons[i].texture = get_theme_icon("StatusSuccess" if fits else "StatusError", "EditorIcons")
 		_labels[i].add_theme_color_override("font_color", get_theme_color("font_color" if fits else "disabled_font_color", "Label" if fits else "Editor"))
-		(get_child(i) as Control).tooltip_text = _line(Needs.CARDS[i])
+		var box: Control = get_child(i)
+		box.tooltip_text = _line(Needs.CARDS[i])
+		box.visible = Needs.CARDS[i] <= LARGEST_OF_PLAYERS or Needs.bytes(_needs, _characters) > Needs.room(LARGEST_OF_PLAYERS)

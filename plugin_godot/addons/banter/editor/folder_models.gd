@@ -6,9 +6,7 @@ signal chosen(path: String)
 
 const Needs := preload("needs.gd")
 const MOST_FILES := 200
-const ROWS := 6
 
-var _title: Label
 var _list: Tree
 var _model := BanterModel.new()
 var _folder := ""
@@ -18,13 +16,10 @@ var _waiting: Array[TreeItem] = []
 
 
 func _init() -> void:
-	_title = Label.new()
-	_title.text_overrun_behavior = TextServer.OVERRUN_TRIM_ELLIPSIS
-	_title.mouse_filter = MOUSE_FILTER_PASS
-	add_child(_title)
 	_list = Tree.new()
 	_list.columns = 2
 	_list.hide_root = true
+	_list.scroll_vertical_enabled = false  # it is inside of something that scrolls
 	_list.select_mode = Tree.SELECT_ROW
 	_list.set_column_expand_ratio(0, 3)
 	_list.set_column_clip_content(0, true)
@@ -47,20 +42,16 @@ func show_folder(folder: String, current: String, context: int, kv_type: BanterE
 	set_process(visible)
 	if not visible:
 		return
-	_title.text = "Models in %s" % (folder.trim_suffix("/").get_file() if folder.trim_suffix("/").get_file() else folder)
-	_title.tooltip_text = folder
 	var root := _list.create_item()
 	for file in names:
 		var item := root.create_child()
 		item.set_text(0, file)
-		item.set_tooltip_text(0, file)
+		item.set_tooltip_text(0, folder.path_join(file))
 		item.set_text(1, "…")
 		item.set_text_alignment(1, HORIZONTAL_ALIGNMENT_RIGHT)
 		if folder.path_join(file) == current:
 			item.select(0)
 		_waiting.append(item)
-	var line := get_theme_font("font", "Tree").get_height(get_theme_font_size("font_size", "Tree")) + 2 * get_theme_constant("v_separation", "Tree")
-	_list.custom_minimum_size.y = line * mini(names.size(), ROWS) + 12
 
 
 ## The GGUF files of a folder by their names; of one that is split only its first part.

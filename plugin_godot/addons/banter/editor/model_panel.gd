@@ -9,6 +9,8 @@ const Needs := preload("needs.gd")
 const Cards := preload("cards.gd")
 const FolderModels := preload("folder_models.gd")
 
+## Of the window's height, the most that cards and other models take.
+const MOST_OF_HEIGHT := 0.14
 const SETTING := "banter/model_path"
 const CONTEXTS: Array[int] = [1024, 2048, 4096, 8192, 16384, 32768]
 const KV_NAMES: Array[String] = ["Auto", "F16", "BF16", "F32", "INT8", "INT4"]
@@ -24,6 +26,7 @@ var _characters: SpinBox
 var _hint: Label
 var _fold: Button
 var _details: ScrollContainer
+var _column: VBoxContainer
 var _cards: Cards
 var _others: FolderModels
 var _load: Button
@@ -120,17 +123,17 @@ func _add_details() -> void:
 	add_child(_fold)
 	_details = ScrollContainer.new()
 	_details.horizontal_scroll_mode = ScrollContainer.SCROLL_MODE_DISABLED
-	_details.custom_minimum_size.y = 140.0 * EditorInterface.get_editor_scale()
 	_details.hide()
 	add_child(_details)
-	var column := VBoxContainer.new()
-	column.size_flags_horizontal = SIZE_EXPAND_FILL
-	_details.add_child(column)
+	_column = VBoxContainer.new()
+	_column.size_flags_horizontal = SIZE_EXPAND_FILL
+	_column.minimum_size_changed.connect(_fit_details)
+	_details.add_child(_column)
 	_cards = Cards.new()
-	column.add_child(_cards)
+	_column.add_child(_cards)
 	_others = FolderModels.new()
 	_others.chosen.connect(_on_file_selected)
-	column.add_child(_others)
+	_column.add_child(_others)
 
 
 func _add_option(grid: GridContainer, title: String, control: Control) -> void:
@@ -171,8 +174,15 @@ func unfold(is_unfolded: bool) -> void:
 
 func _on_fold_toggled(is_unfolded: bool) -> void:
 	_details.visible = is_unfolded
+	_fit_details()
 	_show_fold()
 	_keep_options()
+
+
+## As high as what is in it, but no wall.
+func _fit_details() -> void:
+	if is_inside_tree():
+		_details.custom_minimum_size.y = minf(_column.get_combined_minimum_size().y, MOST_OF_HEIGHT * get_window().size.y)
 
 
 func _show_fold() -> void:
