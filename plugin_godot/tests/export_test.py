@@ -1,6 +1,6 @@
 """Exports a game with Godot's own export template and runs it: export_test.py GODOT TEMPLATE LIBRARY MODEL.
 
-The model is inside the .pck, where the addon's plugin puts it (the preset has no filter for it), under a name that is not ASCII; the project that it came from is gone when the game runs: once headless, and once on a screen
+The model is inside the .pck, under a name that is not ASCII; the project that it came from is gone when the game runs: once headless, and once on a screen
 (Xvfb, where xvfb-run is installed). Exits with 77, which ctest counts as skipped, where there is no template.
 """
 
