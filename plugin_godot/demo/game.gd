@@ -26,13 +26,11 @@ var _budget_ms := 0.0
 
 func _ready() -> void:
 	get_tree().auto_accept_quit = false
-	if options.chinese:
-		Words.speak_chinese(true)
 	_assemble()
 	_set_up_engine()
 	if not UiFont.has_chinese():
 		print("No font for Chinese was found: its characters show as boxes. ./dev godot brings one.")
-		hud.tell("No font for Chinese was found: its characters show as boxes. ./dev godot brings one.")
+		hud.tell("No font for Chinese was found: its characters show as boxes. ./dev godot brings one.")  # once there is a game to see
 	_bring_model()
 
 
@@ -72,7 +70,7 @@ func _set_up_engine() -> void:
 		engine.cpu_share = options.cpu_share
 	engine.load_progress.connect(_loading.advance)
 	engine.model_ready.connect(_on_model_ready)
-	engine.failed.connect(func(_code: int, message: String) -> void: _show_no_model([message]))
+	engine.failed.connect(func(code: int, message: String) -> void: _show_no_model([Words.of_failure(code, message)]))
 
 
 func _bring_model() -> void:
@@ -98,12 +96,12 @@ func _show_no_model(reasons: PackedStringArray) -> void:
 		_notice = NoticeScreen.new()
 		_notice.file_chosen.connect(_load)
 		add_child(_notice)
-	var lines: PackedStringArray = ["The villagers need a language model: a GGUF file that can chat."]
+	var lines: PackedStringArray = [tr("The villagers need a language model: a GGUF file that can chat.")]
 	for reason in reasons:
 		lines.append("·  " + reason)
-	lines.append_array(["Bring the default model (491 MB) and start again, in the root of the repository:", "  ./dev godot",
-		"Or name a file that you have:", "  godot --path plugin_godot/demo -- --model FILE.gguf"])
-	_notice.present("No model, no talk", lines, true)
+	lines.append_array([tr("Bring the default model (491 MB) and start again, in the root of the repository:"), "  ./dev godot",
+		tr("Or name a file that you have:"), "  godot --path plugin_godot/demo -- --model FILE.gguf"])
+	_notice.present(tr("No model, no talk"), lines, true)
 	if options.no_model:
 		await Pictures.take(self, options.screenshots, "no-model")
 		print("NO-MODEL SCREEN SHOWN")
@@ -172,21 +170,21 @@ func save_game(path := SavedGame.PATH) -> MemoryOfVillage.Outcome:
 	hud.tell(tr("Saving …"))
 	var done := await memory.save(path)
 	hud.tell(tr("Saved %d conversations (%s).") % [done.count, String.humanize_size(done.bytes)] if done.error == OK
-			else tr("Nothing was saved: %s") % error_string(done.error))
+			else tr("Nothing was saved: %s") % Words.of_error(done.error))
 	return done
 
 
 func load_game(path := SavedGame.PATH) -> MemoryOfVillage.Outcome:
 	chatter.is_enabled = false
 	var done := await memory.load_again(path)
-	chatter.is_enabled = not options.is_scripted()
+	chatter.is_enabled = engine.is_model_loaded() and not options.is_scripted()
 	for villager in village.villagers:
 		villager.balloon.close()
-	hud.tell(tr("Loaded %d conversations.") % done.count if done.error == OK else tr("Nothing was loaded: %s") % error_string(done.error))
+	hud.tell(tr("Loaded %d conversations.") % done.count if done.error == OK else tr("Nothing was loaded: %s") % Words.of_error(done.error))
 	return done
 
 
-func _on_villager_failed(_code: int, message: String, villager: Villager) -> void:
+func _on_villager_failed(code: int, message: String, villager: Villager) -> void:
 	failures += 1
-	hud.tell(tr("%s cannot answer: %s") % [villager.display_name, message])
+	hud.tell(tr("%s cannot answer: %s") % [villager.display_name, Words.of_failure(code, message)])
 	print("FAILED: ", villager.name, ": ", message)

@@ -14,7 +14,7 @@ func find(named: String) -> String:
 	var variable := OS.get_environment("BANTER_MODEL")
 	if not variable.is_empty():
 		return _if_there(_from_there(variable), "BANTER_MODEL")
-	looked.append("BANTER_MODEL: not set")
+	looked.append(Words.of("%s: not set") % "BANTER_MODEL")
 	var setting := str(ProjectSettings.get_setting("banter/model_path", ""))
 	if not setting.is_empty():
 		return _if_there(setting, "banter/model_path")
@@ -30,7 +30,7 @@ func _from_there(path: String) -> String:
 func _if_there(path: String, whence: String) -> String:
 	if FileAccess.file_exists(path):
 		return path
-	looked.append("%s: %s, which is not there" % [whence, path])
+	looked.append(Words.of("%s: %s, which is not there") % [whence, path])
 	return ""
 
 
@@ -42,5 +42,5 @@ func _in_cache() -> String:
 	for name in DirAccess.get_files_at(folder) if DirAccess.dir_exists_absolute(folder) else PackedStringArray():
 		if name.get_extension() == "gguf":
 			return folder.path_join(name)
-	looked.append("%s: no model" % folder)
+	looked.append(Words.of("%s: no model") % folder)
 	return ""

@@ -11,15 +11,17 @@ func _ready() -> void:
 		return
 	UiFont.install()
 	Words.install()
+	if options.chinese:
+		Words.speak_chinese(true)
 	if ClassDB.class_exists(&"BanterEngine"):
 		get_tree().change_scene_to_file.call_deferred(WORLD)
 		return
 	var notice := NoticeScreen.new()
 	add_child(notice)
-	notice.present("The addon is not here yet", [
-		"This project needs the folder addons/banter with its library, which is built, not downloaded.",
-		"In a terminal, in the root of the repository:    ./dev godot",
-		"That builds the addon, puts it here, brings a model and a font, and starts this demo.",
+	notice.present(tr("The addon is not here yet"), [
+		tr("This project needs the folder addons/banter with its library, which is built, not downloaded."),
+		tr("In a terminal, in the root of the repository:"), "  ./dev godot",
+		tr("That builds the addon, puts it here, brings a model and a font, and starts this demo."),
 	])
 	printerr("OAKREST FAILED: the addon is not here; run ./dev godot")
 	if options.is_scripted():

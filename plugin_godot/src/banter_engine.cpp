@@ -43,7 +43,8 @@ void BanterEngine::notification(int32_t what) {
     case kEnterTree:
       return enter_tree();
     case kExitTree:
-      return remove_monitors();
+      remove_monitors();
+      return refresh_warnings();
     case kProcess:
       return poll();
     default:
@@ -78,8 +79,16 @@ uint32_t BanterEngine::property_usage(std::string_view name, uint32_t usage) con
   return usage;
 }
 
+/** Of the characters: whether they have an engine is another matter now. */
+void BanterEngine::refresh_warnings() {
+  constexpr int64_t kDeferred = 2;  // a node that leaves is in its groups until it has left
+  if (!in_editor()) return;
+  engine_call("get_tree").call("call_group_flags", kDeferred, kCharacters, "update_configuration_warnings");
+}
+
 void BanterEngine::enter_tree() {
   engine_call("add_to_group", kGroup);
+  refresh_warnings();
   if (in_editor()) return;
   if (performance_monitors_) add_monitors();
   // Here and not when ready: nodes beside this one may speak in their own _ready().
@@ -244,10 +253,14 @@ double BanterEngine::monitor(const std::string& name) const {
 
 void BanterEngine::add_monitors() {
   const Variant performance(singleton("Performance"));
-  const std::string category = engine_call("get_name").to_text();
+  const std::string title = "Banter " + engine_call("get_name").to_text();
+  std::string category = title;
+  const auto is_taken = [&] {
+    return performance.call("has_custom_monitor", category + "/" + kMonitors[0].title).to_bool();
+  };
+  for (int number = 2; is_taken(); number++) category = title + " " + std::to_string(number);  // engines of one name
   for (const Monitor& monitor : kMonitors) {
-    const std::string name = "Banter " + category + "/" + monitor.title;
-    if (performance.call("has_custom_monitor", name).to_bool()) continue;  // another engine of this name
+    const std::string name = category + "/" + monitor.title;
     Array arguments;
     arguments.append(monitor.key);
     performance.call("add_custom_monitor", name, Callable(object(), StringName("get_monitor")), arguments);

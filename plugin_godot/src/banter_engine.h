@@ -15,6 +15,8 @@ class BanterEngine final : public Instance {
  public:
   /** Group of the tree that every BanterEngine is in while it is in the tree. */
   static constexpr const char* kGroup = "banter_engines";
+  /** The same of every BanterNPC. */
+  static constexpr const char* kCharacters = "banter_characters";
 
   explicit BanterEngine(Object object);
   ~BanterEngine() override;
@@ -42,6 +44,7 @@ class BanterEngine final : public Instance {
 
  private:
   void enter_tree();
+  void refresh_warnings();
   void poll();
   void apply_pace();
   void add_monitors();

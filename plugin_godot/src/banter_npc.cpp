@@ -32,6 +32,7 @@ BanterNPC::~BanterNPC() {
 
 void BanterNPC::notification(int32_t what) {
   if (what != kEnterTree) return;
+  engine_call("add_to_group", BanterEngine::kCharacters);
   stale_ = stale_ || engine_id_ == 0;  // another engine may be nearer now
   engine_call("update_configuration_warnings");
 }
@@ -87,6 +88,8 @@ uint32_t BanterNPC::property_usage(std::string_view name, uint32_t usage) const 
 int64_t BanterNPC::enqueue(Request request) {
   if (BanterProfile* const profile = own_profile(); profile != nullptr && follows_files()) profile->refresh();
   const int64_t id = request.id = ++last_id_;
+  std::erase_if(silences_, [](const auto& silence) { return silence.expired(); });
+  silences_.push_back(request.silence);
   waiting_.push_back(std::move(request));
   // What cannot be is told when the caller has had the time to connect and to await.
   Emissions emissions;
@@ -158,7 +161,9 @@ void BanterNPC::interrupt() {
 
 int64_t BanterNPC::cancel(int64_t request_id) {
   for (const auto& [id, request] : running_) {
-    if (request.id == request_id) return error_of(banter_cancel(host_->engine(), id));
+    if (request.id != request_id) continue;
+    *request.silence = true;
+    return error_of(banter_cancel(host_->engine(), id));
   }
   const auto found =
       std::find_if(waiting_.begin(), waiting_.end(), [&](const Request& r) { return r.id == request_id; });
@@ -171,6 +176,10 @@ int64_t BanterNPC::cancel(int64_t request_id) {
 }
 
 void BanterNPC::cancel_all(bool forget) {
+  // Of those, too, that have ended in this frame and whose words are on their way: this may be a handler of the first ones.
+  for (const auto& entry : silences_) {
+    if (const Silence silence = entry.lock()) *silence = true;
+  }
   Emissions emissions;
   for (const Request& request : waiting_) end_cancelled(request, emissions);
   waiting_.clear();

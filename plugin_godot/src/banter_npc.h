@@ -72,6 +72,8 @@ class BanterNPC final : public Instance {
     std::vector<Turn> turns;          // kLoad: the history that comes with it
     bool with_cache = false;          // kSave
     bool forgotten = false;           // the conversation was reset meanwhile
+    // Set when it is cancelled: nothing more is heard of it before its end.
+    Silence silence = std::make_shared<bool>(false);
   };
 
   int64_t enqueue(Request request);
@@ -111,6 +113,7 @@ class BanterNPC final : public Instance {
   std::deque<Request> waiting_;
   std::vector<std::pair<banter_request_id, Request>> running_;  // in the order in which they end
   int64_t last_id_ = 0;
+  std::vector<std::weak_ptr<bool>> silences_;  // of the requests that signals may still come of
 
  public:
   // Properties, one pair each.

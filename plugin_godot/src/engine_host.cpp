@@ -126,12 +126,13 @@ void EngineHost::handle_load(const banter_event& event, Emissions& emissions) {
       break;
     case BANTER_EVENT_CANCELLED:
     case BANTER_EVENT_FAILED: {
+      // What the game itself has ended, by cancel_load() or unload(), is no failure.
       const bool failed = event.kind == BANTER_EVENT_FAILED;
       const int64_t error = failed ? error_of(event.code) : kErrSkip;
       state_ = ModelState::kFailed;
       banter_model_release(std::exchange(model_, nullptr));
       release_draft();  // it serves nobody
-      emissions.add(node_, "failed", error, failed ? event.text : "Loading the model was cancelled.");
+      if (failed) emissions.add(node_, "failed", error, event.text);
       emissions.add(node_, "load_finished", error);
       break;
     }

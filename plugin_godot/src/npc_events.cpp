@@ -63,12 +63,12 @@ bool BanterNPC::handle_event(const banter_event& event, Emissions& emissions) {
   switch (event.kind) {
     case BANTER_EVENT_TEXT:
       request.reply += text;
-      emissions.add(id(), "text_received", text);
+      emissions.add_unless(request.silence, id(), "text_received", text);
       for (const std::string& sentence : request.sentences.add(text))
-        emissions.add(id(), "sentence_received", sentence);
+        emissions.add_unless(request.silence, id(), "sentence_received", sentence);
       return false;
     case BANTER_EVENT_THOUGHT:
-      emissions.add(id(), "thought_received", text);
+      emissions.add_unless(request.silence, id(), "thought_received", text);
       return false;
     case BANTER_EVENT_CONTEXT_TRIMMED:
       emissions.add(id(), "context_trimmed", event.dropped_turns, event.dropped_tokens);
@@ -103,7 +103,7 @@ void BanterNPC::end_said(Request& request, const banter_event& event, Emissions&
     turns_sent_ = turns_.size();  // the engine has them, too
   }
   if (const std::string rest = request.sentences.finish(); !rest.empty()) {
-    emissions.add(id(), "sentence_received", rest);
+    emissions.add_unless(request.silence, id(), "sentence_received", rest);
   }
   emissions.add(id(), "reply_finished", request.reply, statistics_of(event, request.id));
   emissions.complete(request.pending, request.reply);

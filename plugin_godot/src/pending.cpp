@@ -41,13 +41,16 @@ void BanterPending::complete_now() {
 }
 
 void Emissions::complete(const Variant& pending, const Variant& result) {
-  if (!pending.is_null()) list_.push_back({id_of(pending.to_object()), pending, "completed", {result}});
+  if (!pending.is_null()) list_.push_back({id_of(pending.to_object()), pending, "completed", {result}, nullptr});
 }
 
 void Emissions::run() {
   const std::vector<Emission> list = std::move(list_);
   list_.clear();
-  for (const Emission& emission : list) emit(emission.target, "emit_signal", {}, emission.signal, emission.arguments);
+  for (const Emission& emission : list) {
+    if (emission.silence != nullptr && *emission.silence) continue;
+    emit(emission.target, "emit_signal", {}, emission.signal, emission.arguments);
+  }
 }
 
 void Emissions::run_later() {

@@ -1,6 +1,8 @@
 // What `await` waits for, and signals that are collected first and emitted when nothing of ours is in the middle of its work.
 #pragma once
 
+#include <memory>
+
 #include "binding/class_builder.h"
 
 namespace banter::godot {
@@ -25,12 +27,20 @@ class BanterPending final : public Instance {
   Variant self_, result_;
 };
 
+/** Whether nobody wants to hear any more of a request; shared with those of its signals that are on their way. */
+using Silence = std::shared_ptr<bool>;
+
 /** Signals to be emitted. Handlers of signals may free anything of ours, so nothing of ours may be in use while they run. */
 class Emissions {
  public:
   template <class... Arguments>
   void add(ObjectId target, const char* signal, const Arguments&... arguments) {
-    list_.push_back({target, Variant(), signal, {Variant(arguments)...}});
+    list_.push_back({target, Variant(), signal, {Variant(arguments)...}, nullptr});
+  }
+  /** One that is left out when its request is silent by then: a handler of one before it may have seen to that. */
+  template <class... Arguments>
+  void add_unless(const Silence& silence, ObjectId target, const char* signal, const Arguments&... arguments) {
+    if (!*silence) list_.push_back({target, Variant(), signal, {Variant(arguments)...}, silence});
   }
   /** The completion of an awaitable; nothing where `pending` is null. */
   void complete(const Variant& pending, const Variant& result);
@@ -47,6 +57,7 @@ class Emissions {
     Variant pending;
     const char* signal;
     std::vector<Variant> arguments;
+    Silence silence;  // nullptr: it is told in any case
   };
   std::vector<Emission> list_;
 };

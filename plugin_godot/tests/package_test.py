@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-WANTED = {"LICENSE", "README.md", "THIRDPARTY.md", "autoload.gd", "autoload.gd.uid", "banter.gdextension", "banter.gdextension.uid", "plugin.cfg",
+WANTED = {"LICENSE", "NOTICES.txt", "README.md", "THIRDPARTY.md", "autoload.gd", "autoload.gd.uid", "banter.gdextension", "banter.gdextension.uid", "plugin.cfg",
           "plugin.gd", "plugin.gd.uid", "bin/libbanter_godot.so", "icons/banter_engine.svg", "icons/banter_model.svg", "icons/banter_npc.svg",
           "icons/banter_profile.svg"}
 CHECK = """extends SceneTree
@@ -44,10 +44,28 @@ def check_names(archive, library):
     links = re.findall(r"\]\((?!https?://|#)([^)]*)\)", readme)
     if links or "](docs/" in readme or "## Demo" in readme:
         sys.exit(f"the README names what is not in the package: {links}")
-    if "## Quick start" not in readme or "## What to know" not in readme:
-        sys.exit("the README lost more than the demo")
+    absent = re.findall(r"\./dev\b|plugin_godot|sdk/|tests/|doc_classes|flatc|## Folders", readme)
+    if absent:
+        sys.exit(f"the README talks of what only the sources have: {absent}")
+    if not all(part in readme for part in ("## Quick start\n1. Copy", "## In the editor", "## What to know", "**A graphics card:**", "## Limits")):
+        sys.exit("the README lost more than belongs to the sources")
     if archive.getinfo("addons/banter/bin/libbanter_godot.so").file_size >= library.stat().st_size:
         sys.exit("the library is not stripped")
+
+
+def check_notices(archive):
+    """Each library of THIRDPARTY.md's table has its part, with the line that its licence wants to be carried along."""
+    text = archive.read("addons/banter/NOTICES.txt").decode()
+    parts = dict(re.findall(r"^={100}\n(.+)\n={100}\n(.*?)(?=^={100}\n|\Z)", text, re.M | re.S))
+    table = archive.read("addons/banter/THIRDPARTY.md").decode().partition("## Inside the library\n")[2].partition("\n## ")[0]
+    inside = [name.strip("[]").partition("]")[0] for name in re.findall(r"^\| ([^|]+?) \|", table, re.M)[1:]]
+    for name in inside + ["Godot's C interface"]:
+        title = next((title for title in parts if name.split(",")[0] in title), None)
+        if title is None or "Copyright" not in parts[title] or len(parts[title]) < 900:
+            sys.exit(f"NOTICES.txt has no licence of {name}: {sorted(parts)}")
+    for wanted in ("University of Cambridge", "Public Software Group", "Niels Lohmann", "Cameron Desrochers", "Google Inc", "Godot Engine contributors"):
+        if wanted not in text:
+            sys.exit(f"NOTICES.txt does not name {wanted}")
 
 
 def check_project(godot, archive, folder):
@@ -74,12 +92,15 @@ def main():
             sys.exit("two packages of the same files differ")
         with zipfile.ZipFile(folder / "a.zip") as archive:
             check_names(archive, library)
+            check_notices(archive)
             if b"[dependencies]" in archive.read("addons/banter/banter.gdextension"):
                 sys.exit("a package without CUDA names its library")
             check_project(godot, archive, folder)
         package(library, folder / "c.zip", "--cuda", library)  # any library will do
         with zipfile.ZipFile(folder / "c.zip") as archive:
             extension = archive.read("addons/banter/banter.gdextension").decode()
+            if "exports take it along" not in archive.read("addons/banter/README.md").decode():
+                sys.exit("the README of a package with CUDA does not say so")
             cuda = "bin/" + library.name.replace("banter_godot", "banter_cuda")
             if f'[dependencies]\n\nlinux.x86_64 = {{ "{cuda}": "" }}' not in extension or f"addons/banter/{cuda}" not in archive.namelist():
                 sys.exit(f"a package with CUDA:\n{extension}\n{archive.namelist()}")

@@ -38,7 +38,8 @@ def main():
         (project / "addons/banter/bin").mkdir()
         shutil.copy(options.library, project / "addons/banter/bin/libbanter_godot.so")
         (project / "models").mkdir()
-        (project / "models" / options.model.name).symlink_to(options.model.resolve())
+        for model in options.model.parent.glob("*.gguf"):  # those beside it are listed in the dock
+            (project / "models" / model.name).symlink_to(model.resolve())
         (project / ".godot").mkdir()
         (project / ".godot/extension_list.cfg").write_text("res://addons/banter/banter.gdextension\n")
         config = folder / "home/.config/godot"

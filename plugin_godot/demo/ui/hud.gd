@@ -9,6 +9,11 @@ signal profiler_wanted
 signal language_changed
 
 const MESSAGE_SECONDS := 5.0
+## As long as it takes to read what is longer.
+const SECONDS_PER_LETTER := 0.06
+const MESSAGE_SIZE := 14
+const MESSAGE_WIDTH := 440.0
+const MESSAGE_LINES := 6
 
 var _line := LineEdit.new()
 var _hint := Label.new()
@@ -46,9 +51,11 @@ func is_typing() -> bool:
 
 func tell(text: String) -> void:
 	_message.text = text
+	# A pixel more: what fits exactly must not wrap for a rounded fraction.
+	_message.custom_minimum_size.x = minf(UiFont.current().get_string_size(text, HORIZONTAL_ALIGNMENT_LEFT, -1, MESSAGE_SIZE).x + 2, MESSAGE_WIDTH)
 	_message_panel.show()
 	_message_panel.modulate.a = 1
-	_seconds_left = MESSAGE_SECONDS
+	_seconds_left = maxf(MESSAGE_SECONDS, SECONDS_PER_LETTER * text.length())
 
 
 func translate() -> void:
@@ -64,6 +71,8 @@ func translate() -> void:
 
 
 func _process(delta: float) -> void:
+	if not visible:  # what was told while there was nothing to see waits for its readers
+		return
 	_seconds_left -= delta
 	_message_panel.modulate.a = clampf(_seconds_left * 2, 0, 1)
 	_message_panel.visible = _seconds_left > 0
@@ -71,7 +80,7 @@ func _process(delta: float) -> void:
 
 func _unhandled_key_input(event: InputEvent) -> void:
 	var key := event as InputEventKey
-	if key == null or not key.pressed or key.echo:
+	if not visible or key == null or not key.pressed or key.echo:
 		return
 	match key.keycode:
 		KEY_F3: profiler_wanted.emit()
@@ -127,7 +136,11 @@ func _build_line() -> void:
 
 
 func _build_message() -> void:
-	_message.add_theme_font_size_override("font_size", 14)
+	_message.add_theme_font_size_override("font_size", MESSAGE_SIZE)
+	_message.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
+	_message.max_lines_visible = MESSAGE_LINES
+	_message.text_overrun_behavior = TextServer.OVERRUN_TRIM_ELLIPSIS
+	_message.auto_translate_mode = Node.AUTO_TRANSLATE_MODE_DISABLED
 	_message_panel.set_anchors_and_offsets_preset(Control.PRESET_TOP_RIGHT, Control.PRESET_MODE_MINSIZE, 10)
 	_message_panel.grow_horizontal = Control.GROW_DIRECTION_BEGIN
 	add_child(_message_panel)

@@ -29,7 +29,7 @@ func _init() -> void:
 	margin.add_child(_lines)
 
 
-## A line that begins with "  " is something to type or to read exactly, and looks so.
+## All of it in the player's language already. A line that begins with "  " is something to type or to read exactly, and looks so.
 func present(title: String, lines: PackedStringArray, may_choose := false) -> void:
 	for child in _lines.get_children():
 		child.queue_free()
@@ -42,8 +42,8 @@ func present(title: String, lines: PackedStringArray, may_choose := false) -> vo
 	var buttons := HBoxContainer.new()
 	buttons.add_theme_constant_override("separation", 10)
 	if may_choose:
-		buttons.add_child(_button("Choose a file …", _choose))
-	buttons.add_child(_button("Quit", func() -> void: get_tree().quit()))
+		buttons.add_child(_button(tr("Choose a file …"), _choose))
+	buttons.add_child(_button(tr("Quit"), func() -> void: get_tree().quit()))
 	_lines.add_child(buttons)
 
 
@@ -51,6 +51,7 @@ func _label(text: String) -> Label:
 	var label := Label.new()
 	label.text = text
 	label.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
+	label.auto_translate_mode = Node.AUTO_TRANSLATE_MODE_DISABLED
 	return label
 
 
@@ -80,7 +81,8 @@ func _choose() -> void:
 		_dialog = FileDialog.new()
 		_dialog.file_mode = FileDialog.FILE_MODE_OPEN_FILE
 		_dialog.access = FileDialog.ACCESS_FILESYSTEM
-		_dialog.filters = ["*.gguf;Models"]
+		_dialog.title = tr("Choose a file …")
+		_dialog.filters = ["*.gguf;" + tr("Models")]
 		_dialog.file_selected.connect(func(path: String) -> void: file_chosen.emit(path))
 		add_child(_dialog)
 	_dialog.popup_centered(Vector2i(760, 480))

@@ -19,7 +19,7 @@ const CHATTER_TOKENS := 40
 var last_stats := {}
 var reply_tokens := 64
 
-var _is_fresh := true
+## When the question was put, while the first words of the reply are waited for; else 0.
 var _asked_at_us := 0
 
 @onready var mind: BanterNPC = $Mind
@@ -61,7 +61,6 @@ func look_at_place(at: Vector2) -> void:
 
 func _ask(words: String) -> String:
 	balloon.begin()
-	_is_fresh = true
 	_asked_at_us = Time.get_ticks_usec()
 	return await mind.ask(words)
 
@@ -79,11 +78,9 @@ func _process(_delta: float) -> void:
 
 
 func _on_text(text: String) -> void:
-	# The first words of a reply take the place of those of the one before, which may have been interrupted.
-	if _is_fresh:
-		balloon.begin()
-		_is_fresh = false
+	if _asked_at_us > 0:
 		reply_began.emit((Time.get_ticks_usec() - _asked_at_us) / 1000.0)
+		_asked_at_us = 0
 	figure.is_speaking = true
 	balloon.add(text)
 
@@ -92,12 +89,10 @@ func _on_finished(_text: String, stats: Dictionary) -> void:
 	if stats.has("time_to_first_token_ms"):
 		last_stats = stats
 	figure.is_speaking = false
-	_is_fresh = true
 	if not mind.is_talking():
 		balloon.end()
 
 
 func _on_failed(_code: int, _message: String) -> void:
 	figure.is_speaking = false
-	_is_fresh = true
 	balloon.end()

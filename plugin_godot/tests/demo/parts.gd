@@ -11,6 +11,8 @@ func test() -> void:
 	command_lines()
 	models_that_are_not_there()
 	frame_figures()
+	chinese_words()
+	await messages()
 	await balloons()
 
 
@@ -96,6 +98,57 @@ func frame_figures() -> void:
 		times.append(100 - i)
 	var figures := FrameMeter.summarize(times)
 	check_equal([figures.p50, figures.p99, figures.worst, figures.late_share], [50.0, 99.0, 100.0, 0.75], "percentiles")
+
+
+## Whatever is said on the screens is said in Chinese, too.
+func chinese_words() -> void:
+	Words.install()
+	var asked := RegEx.create_from_string("(?:\\btr|Words\\.of)\\(\"((?:[^\"\\\\]|\\\\.)*)\"")
+	var found := 0
+	for folder: String in ["res://", "res://ui", "res://talk", "res://world"]:
+		for file in DirAccess.get_files_at(folder):
+			if file.get_extension() != "gd" or file in ["parts.gd", "playing.gd", "checks.gd"]:
+				continue
+			for match_of_text in asked.search_all(FileAccess.get_file_as_string(folder.path_join(file))):
+				found += 1
+				check(Words.CHINESE.has(match_of_text.get_string(1)), "%s has no Chinese for: %s" % [file, match_of_text.get_string(1)])
+	check(found > 30, "the texts were found: %d" % found)
+	for english: String in Words.CHINESE:
+		check_equal(str(Words.CHINESE[english]).count("%"), english.count("%"), "what is put into: " + english)
+	Words.speak_chinese(true)
+	check_equal(Words.of("Quit"), "退出", "a word")
+	check_equal(Words.of_error(ERR_FILE_CORRUPT), "文件已损坏", "an error")
+	check_equal(Words.of_error(ERR_CYCLIC_LINK), error_string(ERR_CYCLIC_LINK), "an error without a word")
+	check(Words.of_failure(ERR_FILE_NOT_FOUND, "There is no x.gguf.").contains("There is no x.gguf."), "the engine's sentence stays")
+	Words.speak_chinese(false)
+	check_equal(Words.of_failure(ERR_FILE_NOT_FOUND, "There is no x.gguf."), "There is no x.gguf.", "and is all that English needs")
+
+
+func messages() -> void:
+	var hud := Hud.new()
+	root.add_child(hud)
+	var panel := hud._message_panel
+	var screen := Rect2(Vector2.ZERO, root.get_visible_rect().size)
+	hud.hide()
+	hud.tell("Nobody sees this yet.")
+	for i in 100:
+		hud._process(0.1)
+	hud.show()
+	hud._process(0.1)
+	check(panel.visible and panel.modulate.a == 1.0, "what was told while the screen was hidden is shown with it")
+	for text: String in ["Short.", "A long sentence that tells what went wrong and what to do. ".repeat(12), "一句没有空格的长话,".repeat(40), "x".repeat(300)]:
+		hud.tell(text)
+		for i in 3:
+			await process_frame
+		check(screen.encloses(panel.get_global_rect()), "a message of %d letters leaves the screen: %s" % [text.length(), panel.get_global_rect()])
+		check(panel.size.x < Hud.MESSAGE_WIDTH + 40 and panel.size.y < 200, "it is no wall: %s" % panel.size)
+	hud.tell("Short.")
+	for i in 3:
+		await process_frame
+	check(panel.size.x < 120 and panel.size.y < 60, "a short one takes little room: %s" % panel.size)
+	hud._process(100)
+	check(not panel.visible, "what was read goes")
+	hud.queue_free()
 
 
 ## In every corner, with much to say at once: inside the screen, and no two in one place where there is room.

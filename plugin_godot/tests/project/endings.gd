@@ -11,6 +11,7 @@ func test() -> void:
 	_engine.frame_budget_ms = 0.1
 	await cancel()
 	await interrupt()
+	await silent_when_interrupted()
 	await freed_in_the_middle()
 	await freed_by_handlers()
 	await scene_change()
@@ -68,6 +69,51 @@ func interrupt() -> void:
 	_engine.frame_budget_ms = 0.1
 	npc.reset()
 	check_equal(npc.history, [], "reset")
+	npc.queue_free()
+
+
+## Words that were on their way when somebody cut in belong to nobody: not in the frames after it, and not in the same one.
+func silent_when_interrupted() -> void:
+	var heard := [""]
+	var npc := talkative()
+	npc.text_received.connect(func(text: String) -> void: heard[0] += text)
+	npc.sentence_received.connect(func(_text: String) -> void: heard[0] += "|")
+	_engine.frame_budget_ms = 0  # many words in each frame
+	for round in 4:
+		_replies.clear()
+		npc.max_tokens = 400
+		ask(npc)
+		await npc.text_received
+		OS.delay_msec(30)  # more of them come meanwhile
+		npc.interrupt()
+		heard[0] = ""
+		check(await until(func() -> bool: return _replies.size() == 1), "the interrupted reply ends")
+		check_equal(heard[0], "", "nothing is heard of it")
+		npc.max_tokens = 8
+		ask(npc)
+		check(await until(func() -> bool: return _replies.size() == 2), "the next one")
+		check_equal(heard[0].replace("|", ""), _replies[1], "what is heard is the next reply")
+	# A handler cuts in at the first words, with the rest of the reply and its end in the same frame.
+	npc.max_tokens = 30
+	npc.text_received.connect(func(_text: String) -> void:
+		npc.interrupt()
+		heard[0] = "", CONNECT_ONE_SHOT)
+	_replies.clear()
+	ask(npc)
+	OS.delay_msec(200)
+	check(await until(func() -> bool: return _replies.size() == 1), "it ends")
+	check_equal(heard[0], "", "and says nothing more")
+	_engine.frame_budget_ms = 0.1  # so that it goes on for many frames
+	npc.max_tokens = 400
+	var id := npc.say(" and")
+	await npc.text_received
+	check_equal(npc.cancel(id), OK, "cancel")
+	heard[0] = ""
+	npc.max_tokens = 8
+	_replies.clear()
+	ask(npc)
+	check(await until(func() -> bool: return _replies.size() == 1), "the one behind the cancelled one")
+	check_equal(heard[0].replace("|", ""), _replies[0], "is heard alone")
 	npc.queue_free()
 
 

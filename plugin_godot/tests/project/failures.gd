@@ -68,12 +68,15 @@ func wrong_paths() -> void:
 
 func cancelled_loads() -> void:
 	var engine := new_engine()
+	var failed: Array[int] = []
+	engine.failed.connect(func(code: int, _message: String) -> void: failed.append(code))
 	engine.cancel_load()
 	var error: Error = await engine.load_finished
 	check(error == ERR_SKIP or error == OK, "a cancelled load: %s" % error_string(error))
 	engine.load_model(MODEL)
 	engine.unload_model()
 	check_equal(await engine.load_finished, ERR_SKIP, "a load that is not wanted any more")
+	check_equal(failed, [] as Array[int], "neither of them is a failure")
 	for i in 5:
 		engine.load_model(MODEL)  # each takes the place of the one before
 	check_equal(await engine.load_finished, OK, "the last one counts")

@@ -114,5 +114,17 @@ func metrics(engine: BanterEngine) -> void:
 	check(monitors.size() >= 6, "monitors: %s" % [monitors])
 	for monitor: StringName in monitors:
 		check(Performance.get_custom_monitor(monitor) is float, monitor)
+	var place := Node.new()
+	root.add_child(place)
+	for parent: Node in [root, place]:
+		var twin := BanterEngine.new()
+		twin.auto_load = false
+		twin.name = "Twin"
+		parent.add_child(twin)
+	check_equal(Performance.get_custom_monitor_names().size(), monitors.size() + 12, "engines of one name have monitors of their own")
+	check(Performance.has_custom_monitor("Banter Twin 2/active requests"), "with a number")
+	place.free()
+	root.get_node("Twin").free()
+	check_equal(Performance.get_custom_monitor_names().size(), monitors.size(), "which go with it")
 	engine.performance_monitors = false
 	check(not Performance.has_custom_monitor(monitors[0]), "monitors go")

@@ -31,7 +31,7 @@ func _init() -> void:
 	_transcript.selection_enabled = true
 	_transcript.context_menu_enabled = true
 	_transcript.focus_mode = FOCUS_CLICK
-	_transcript.custom_minimum_size.y = 120.0 * EditorInterface.get_editor_scale()
+	_transcript.custom_minimum_size.y = 90.0 * EditorInterface.get_editor_scale()
 	add_child(_transcript)
 	var row := HBoxContainer.new()
 	_input = LineEdit.new()

@@ -44,6 +44,7 @@ func _init() -> void:
 
 func _ready() -> void:
 	EditorInterface.get_selection().selection_changed.connect(_on_selection_changed)
+	EditorInterface.get_inspector().property_edited.connect(_on_property_edited)
 	_on_selection_changed()
 
 
@@ -100,7 +101,7 @@ func stop() -> void:
 		_actor.interrupt()
 
 
-## Another one takes the place of the actor, so that late words of a reply that goes on reach nobody.
+## Another one takes the place of the actor, so that the end of a reply that goes on reaches nobody.
 func clear() -> void:
 	if _actor != null:
 		_actor.free()
@@ -128,7 +129,14 @@ func _copy_selected() -> void:
 			_actor.set(key, _selected.get(key))
 
 
+func _on_property_edited(_property: String) -> void:
+	var edited := EditorInterface.get_inspector().get_edited_object()
+	if edited is BanterEngine or edited is BanterModel:
+		model_panel.follow_scene()
+
+
 func _on_selection_changed() -> void:
+	model_panel.follow_scene()  # an engine that was added is selected
 	var found: BanterNPC = null
 	for node in EditorInterface.get_selection().get_selected_nodes():
 		found = _npc_of(node)

@@ -9,15 +9,17 @@ var _dock: Control
 
 
 func test() -> void:
-	for part: String in ["dock", "model_panel", "conversation", "figures", "profile_importer", "profile_dialog"]:
+	for part: String in ["dock", "model_panel", "needs", "cards", "folder_models", "conversation", "figures", "profile_importer", "profile_dialog", "model_exporter"]:
 		check(load("res://addons/banter/editor/%s.gd" % part).can_instantiate(), part + ".gd has neither errors nor warnings")
 	_dock = EditorInterface.get_base_control().find_child("Banter", true, false)
 	check(_dock != null, "the dock is there")
 	if _dock == null:
 		return
 	choose_a_model()
+	await cards_and_folder()
 	await follow_the_project()
 	await open_a_scene()
+	await warnings_follow_the_engine()
 	await talk()
 	await stop_and_clear()
 	await failures()
@@ -48,6 +50,38 @@ func choose_a_model() -> void:
 	hint = panel.hint_of({"weight_bytes": 5 << 40, "step_buffer_bytes": 0, "kv_bytes": 0, "context_tokens": 8192}, 1)
 	check(hint.contains("more than graphics cards have"), "one that is too large: " + hint)
 	check(_dock.find_children("*", "BanterEngine", true, false).is_empty(), "nothing is loaded unasked")
+
+
+## Each card, and each model beside the chosen one.
+func cards_and_folder() -> void:
+	var panel: Control = _dock.model_panel
+	panel.set_options(1024, BanterEngine.KV_BF16, 8)
+	var lines: PackedStringArray = panel.get_cards()
+	check(lines.size() == panel.Needs.CARDS.size() and lines[0].begins_with("2 GB: fits"), "every card is told of: %s" % [lines])
+	panel._cards.show_needs({"weight_bytes": 5 << 30, "step_buffer_bytes": 0, "kv_bytes": 1 << 28}, 4)
+	lines = panel.get_cards()
+	check(lines[2] == "6 GB: does not fit." and lines[3] == "8 GB: fits, with room for 5 characters and a fifth left for the picture.", "what fits: %s" % [lines])
+	panel._cards.show_needs({"weight_bytes": 5 << 30, "step_buffer_bytes": 0, "kv_bytes": 1 << 28}, 6)
+	check(panel.get_cards()[3] == "8 GB: does not fit; it has room for 5 characters.", "and what nearly does: %s" % panel.get_cards()[3])
+	var file := FileAccess.open("res://models/broken.gguf", FileAccess.WRITE)
+	file.store_string("no model")
+	file.close()
+	FileAccess.open("res://models/whole-00002-of-00003.gguf", FileAccess.WRITE).close()
+	panel.set_options(1024, BanterEngine.KV_BF16, 1)
+	check(panel._others.visible, "the folder has other models")
+	check(not panel._details.visible and panel._others.is_measuring(), "nobody looks at them yet")
+	panel.unfold(true)
+	check(panel._details.visible, "now somebody does")
+	while panel._others.is_measuring():  # a tab behind another one is not seen, and measures nothing by itself
+		panel._others.measure_next()
+	check(panel._others.get_lines() == PackedStringArray(["broken.gguf: –", "stories.gguf: 2 GB", "thinking.gguf: 2 GB"]), "the others: %s" % [panel._others.get_lines()])
+	panel._others.chosen.emit("res://models/thinking.gguf")
+	check(panel.model.model_path == "res://models/thinking.gguf", "one of them is taken")
+	panel._files.current_dir = ProjectSettings.globalize_path("res://addons")
+	panel._files.canceled.emit()
+	check(not panel._others.visible, "a folder without models")
+	panel.set_model_path(MODEL)
+	check(panel._others.visible, "and back")
 
 
 ## The path may be changed in the project's settings, too.
@@ -92,6 +126,31 @@ func open_a_scene() -> void:
 	check(ResourceSaver.save(packed, SCENE) == OK, "a scene with characters")
 	EditorInterface.open_scene_from_path(SCENE)
 	check(await until(func() -> bool: return EditorInterface.get_edited_scene_root() != null), "it is open")
+
+
+## Beside a character, when an engine comes and goes in its scene.
+func warnings_follow_the_engine() -> void:
+	var mira: BanterNPC = EditorInterface.get_edited_scene_root().get_node("MiraBody/Mira")
+	var told: Array[Node] = []
+	var listen := func(node: Node) -> void: told.append(node)
+	get_tree().node_configuration_warning_changed.connect(listen)
+	var panel: Control = _dock.model_panel
+	panel.set_options(0, BanterEngine.KV_INT4 + 1, 1)
+	check(not panel.get_hint().contains("of 128 tokens"), "without an engine: " + panel.get_hint())
+	var engine := BanterEngine.new()
+	engine.context_tokens = 128
+	engine.kv_type = BanterEngine.KV_F32
+	EditorInterface.get_edited_scene_root().add_child(engine)
+	EditorInterface.get_selection().clear()
+	EditorInterface.get_selection().add_node(engine)
+	check(await until(func() -> bool: return panel.get_hint().contains("of 128 tokens")), "the engine's settings count: " + panel.get_hint())
+	check(panel.model.kv_type == BanterEngine.KV_F32 and panel._context.get_item_text(0) == "Engine: 128 tokens", "and are told")
+	panel.set_options(1024, BanterEngine.KV_BF16, 1)
+	check(await until(func() -> bool: return told.has(mira), 2), "an engine comes: the warnings are looked at again")
+	told.clear()
+	engine.free()
+	check(await until(func() -> bool: return told.has(mira), 2), "and when it goes")
+	get_tree().node_configuration_warning_changed.disconnect(listen)
 
 
 func select(path: NodePath) -> void:
