@@ -1,10 +1,8 @@
 // Births and deaths: cancel, destroy and release at every moment; nothing leaks, nothing hangs, one terminal event each.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cstdio>
-
+#include "engine/resident.h"
 #include "engine/test_host.h"
 
 namespace banter::test {
@@ -16,20 +14,6 @@ using std::chrono::microseconds;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-size_t resident_bytes() {
-  std::FILE* const file = std::fopen("/proc/self/statm", "r");
-  unsigned long size = 0, resident = 0;
-  if (file == nullptr || std::fscanf(file, "%lu %lu", &size, &resident) != 2) resident = 0;
-  if (file != nullptr) std::fclose(file);
-  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 /** Slow enough that a prompt takes many steps. */
 const std::vector<std::byte>& slow_model() {
