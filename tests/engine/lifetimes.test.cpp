@@ -66,6 +66,36 @@ TEST(Lifetimes, CancelAtEveryMomentEndsOnceAndTheNextRequestWorks) {
   EXPECT_EQ(host.finish(say(npc, words, Ask(100, kGoOn))).tokens, whole.tokens);
 }
 
+/** The engine's steps between the return of the cancel and the end of the request; -1: it ended by itself. */
+int64_t steps_until_cancelled(Host& host, banter_request_id request) {
+  (void)banter_cancel(host.engine, request);
+  const uint64_t steps = host.statistics().steps;
+  const Outcome outcome = host.finish(request);
+  return outcome.kind == BANTER_EVENT_CANCELLED ? static_cast<int64_t>(host.statistics().steps - steps) : -1;
+}
+
+TEST(Lifetimes, CancelTakesEffectWithinTheStepInProgress) {
+  Host host([](banter_engine_config& c) { c.step_tokens = 8; });
+  banter_model* const model = host.load(slow_model());
+  int cancelled = 0;
+  const auto check = [&](banter_request_id request) {
+    const int64_t steps = steps_until_cancelled(host, request);
+    if (steps >= 0) ++cancelled;
+    EXPECT_LE(steps, 1);
+  };
+  for (int i = 0; i < 10; ++i) {
+    // In its prompt, of more than a hundred steps: nobody else talks, so all steps are its own.
+    const uint64_t before = host.statistics().steps;
+    const banter_request_id reading = complete(model, std::to_string(i) + std::string(900, 'p'), Ask(4, kGoOn));
+    ASSERT_TRUE(host.pump_until([&] { return host.statistics().steps > before + static_cast<uint64_t>(i); }));
+    check(reading);
+    const banter_request_id talking = complete(model, std::to_string(i), Ask(900, kGoOn));
+    ASSERT_TRUE(host.pump_until([&] { return !host.outcomes[talking].tokens.empty(); }));
+    check(talking);
+  }
+  EXPECT_GT(cancelled, 10) << "most ended before they could be cancelled";
+}
+
 TEST(Lifetimes, CancelOfQueuedAndOfLoad) {
   Host host;
   banter_model* model = nullptr;
