@@ -97,13 +97,22 @@ TEST(Budget, WhatFitsNoMoreEndsWithAReason) {
   ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
   const banter_request_id waiting = complete(model, std::string(400, 'y'), Ask(10, kGoOn));
   const banter_request_id small = complete(model, "short", Ask(10, kGoOn));
+  // The engine has taken them: they meet the smaller pool with their prompts made.
+  ASSERT_TRUE(host.pump_until([&] { return host.statistics().requests_submitted == 4; }));  // with the load
   ASSERT_EQ(banter_engine_set_budget(host.engine, weights + 1), BANTER_OK);
-  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+  const Outcome refused = host.finish(waiting);
+  EXPECT_EQ(refused.kind, BANTER_EVENT_FAILED);
+  EXPECT_EQ(refused.code, BANTER_ERROR_KV_POOL_EXHAUSTED) << refused.message;
+  EXPECT_EQ(banter_result_class(refused.code), BANTER_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(refused.message.find("KV pool"), std::string::npos) << refused.message;
   const Outcome cut = host.finish(talking);
   EXPECT_EQ(cut.kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(cut.code, BANTER_OK);
   EXPECT_EQ(cut.reason, BANTER_FINISH_CONTEXT);
-  EXPECT_EQ(host.finish(waiting).kind, BANTER_EVENT_FAILED);
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
   EXPECT_EQ(host.finish(small).kind, BANTER_EVENT_DONE);
+  // Whoever comes when the pool is small already is told so by another code: this prompt can never fit.
+  EXPECT_EQ(host.finish(complete(model, std::string(400, 'y'), Ask(10, kGoOn))).code, BANTER_ERROR_PROMPT_TOO_LONG);
   ASSERT_EQ(banter_engine_set_budget(host.engine, 0), BANTER_OK);
   EXPECT_EQ(host.finish(complete(model, std::string(400, 'y'), Ask(10, kGoOn))).kind, BANTER_EVENT_DONE);
 }

@@ -1,10 +1,8 @@
 // Births and deaths: cancel, destroy and release at every moment; nothing leaks, nothing hangs, one terminal event each.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cstdio>
-
+#include "engine/resident.h"
 #include "engine/test_host.h"
 
 namespace banter::test {
@@ -16,20 +14,6 @@ using std::chrono::microseconds;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-size_t resident_bytes() {
-  std::FILE* const file = std::fopen("/proc/self/statm", "r");
-  unsigned long size = 0, resident = 0;
-  if (file == nullptr || std::fscanf(file, "%lu %lu", &size, &resident) != 2) resident = 0;
-  if (file != nullptr) std::fclose(file);
-  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 /** Slow enough that a prompt takes many steps. */
 const std::vector<std::byte>& slow_model() {
@@ -80,6 +64,36 @@ TEST(Lifetimes, CancelAtEveryMomentEndsOnceAndTheNextRequestWorks) {
   // Nothing of all this changed what the character says.
   banter_npc_reset(npc);
   EXPECT_EQ(host.finish(say(npc, words, Ask(100, kGoOn))).tokens, whole.tokens);
+}
+
+/** The engine's steps between the return of the cancel and the end of the request; -1: it ended by itself. */
+int64_t steps_until_cancelled(Host& host, banter_request_id request) {
+  (void)banter_cancel(host.engine, request);
+  const uint64_t steps = host.statistics().steps;
+  const Outcome outcome = host.finish(request);
+  return outcome.kind == BANTER_EVENT_CANCELLED ? static_cast<int64_t>(host.statistics().steps - steps) : -1;
+}
+
+TEST(Lifetimes, CancelTakesEffectWithinTheStepInProgress) {
+  Host host([](banter_engine_config& c) { c.step_tokens = 8; });
+  banter_model* const model = host.load(slow_model());
+  int cancelled = 0;
+  const auto check = [&](banter_request_id request) {
+    const int64_t steps = steps_until_cancelled(host, request);
+    if (steps >= 0) ++cancelled;
+    EXPECT_LE(steps, 1);
+  };
+  for (int i = 0; i < 10; ++i) {
+    // In its prompt, of more than a hundred steps: nobody else talks, so all steps are its own.
+    const uint64_t before = host.statistics().steps;
+    const banter_request_id reading = complete(model, std::to_string(i) + std::string(900, 'p'), Ask(4, kGoOn));
+    ASSERT_TRUE(host.pump_until([&] { return host.statistics().steps > before + static_cast<uint64_t>(i); }));
+    check(reading);
+    const banter_request_id talking = complete(model, std::to_string(i), Ask(900, kGoOn));
+    ASSERT_TRUE(host.pump_until([&] { return !host.outcomes[talking].tokens.empty(); }));
+    check(talking);
+  }
+  EXPECT_GT(cancelled, 10) << "most ended before they could be cancelled";
 }
 
 TEST(Lifetimes, CancelOfQueuedAndOfLoad) {

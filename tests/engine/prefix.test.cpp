@@ -1,6 +1,8 @@
 // Characters that share a persona or a world's lore: computed once, stored once, and never to be noticed in a reply.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/test_host.h"
 
 namespace banter::test {
@@ -122,14 +124,63 @@ TEST(Prefix, APoolTooSmallForEverybodyOnlyMakesThemWait) {
         requests.push_back(say(others.npcs[static_cast<size_t>(i)], "And then?", sampled(i)));
       }
     }
+    uint64_t swapped = 0;
     for (const banter_request_id request : requests) {
+      host.pump_until([&] {
+        swapped = std::max(swapped, host.statistics().kv_pages_swapped);
+        return host.outcomes[request].kind != 0;
+      });
       const Outcome outcome = host.finish(request);
       EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
       replies[run].push_back(outcome.tokens);
     }
+    EXPECT_EQ(swapped > 0, run == 2) << "run " << run << ": " << swapped << " pages swapped at most";
   }
   EXPECT_EQ(replies[0], replies[1]);
   EXPECT_EQ(replies[0], replies[2]);
+}
+
+/** One text drives another out of the pool, and comes again. */
+struct Return {
+  std::vector<int32_t> tokens;
+  uint32_t prompt_tokens = 0, cached_tokens = 0;
+  uint64_t swapped = 0;  // pages, before it came again
+};
+Return come_again(const std::vector<std::byte>& bytes, uint64_t pool_bytes, uint64_t swap_bytes) {
+  Host host([&](banter_engine_config& c) { c.swap_budget_bytes = swap_bytes; });
+  banter_model* const model = host.load(bytes, [&](banter_model_config& c) { c.kv_budget_bytes = pool_bytes; });
+  const std::string text = lore(400);
+  for (const std::string& words : {text, "Elsewhere. " + lore(400)}) {
+    EXPECT_EQ(host.finish(complete(model, words, Ask(8, kGoOn))).kind, BANTER_EVENT_DONE);
+  }
+  Return again;
+  again.swapped = host.statistics().kv_pages_swapped;
+  const Outcome outcome = host.finish(complete(model, text, Ask(8, kGoOn)));
+  EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
+  again.tokens = outcome.tokens;
+  again.prompt_tokens = outcome.statistics.prompt_tokens;
+  again.cached_tokens = outcome.statistics.cached_tokens;
+  return again;
+}
+
+TEST(Prefix, SwappedPagesAreCopiedBackInsteadOfComputedAgain) {
+  // So slow that copying a page is far cheaper than computing it: 4 layers of 8 heads of 16 in F32.
+  TinyModelOptions options;
+  options.embedding = 256;
+  options.layers = 4;
+  const auto bytes = tiny_model(options);
+  constexpr uint64_t kPool = uint64_t{500} * 4 * 2 * 8 * 16 * sizeof(float);
+  const Return without = come_again(bytes, kPool, 0);
+  EXPECT_EQ(without.swapped, 0u);
+  EXPECT_LT(without.cached_tokens, without.prompt_tokens / 2);
+  // What a copy costs is measured: when another program stops this one in the first, its pages are not swapped.
+  Return with;
+  for (int attempt = 0; attempt < 4 && with.cached_tokens + 32 < without.prompt_tokens; ++attempt) {
+    with = come_again(bytes, kPool, 8 << 20);
+    EXPECT_EQ(with.tokens, without.tokens);
+  }
+  EXPECT_GT(with.swapped, 0u);
+  EXPECT_GE(with.cached_tokens + 32, with.prompt_tokens);
 }
 
 /** A conversation that fills the whole pool goes on in its last page, though the index knows that page too. */

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <random>
 
 #include "engine/test_host.h"
@@ -28,28 +29,28 @@ constexpr int32_t kContext = 1024;
 using Replies = std::vector<std::vector<int32_t>>;
 
 /** Room for little more than one conversation. */
-uint64_t small_pool(const char* path) {
+uint64_t small_pool(const char* path, banter_kv_type kv_type = BANTER_KV_AUTO) {
   banter_model_config config;
   banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
   config.context_tokens = kContext;
+  config.kv_type = kv_type;
   banter_model_needs needs{};
   needs.struct_size = sizeof needs;
   EXPECT_EQ(banter_model_measure(&config, &needs), BANTER_OK) << banter_last_error_message();
   return needs.kv_bytes + needs.kv_bytes / 3;
 }
 
-banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes, uint32_t flags = 0,
-                   banter_speculation speculation = BANTER_SPECULATION_NONE) {
+banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes,
+                   const std::function<void(banter_model_config&)>& change = nullptr) {
   banter_model_config config;
   banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
   config.context_tokens = kContext;
   config.kv_budget_bytes = kv_budget_bytes;
-  config.flags = flags;
-  config.speculation = speculation;
+  if (change) change(config);
   banter_model* model = nullptr;
   banter_request_id request = 0;
   EXPECT_EQ(banter_model_load(host.engine, &config, &model, &request), BANTER_OK);
@@ -120,15 +121,58 @@ constexpr const char* kSubjects[] = {"What is the news from the road?",
                                      "What is 17 plus 25?",
                                      "Say goodbye to me as if we never meet again."};
 
+enum class Pool { kAmple, kSmall, kTiny };
+
 struct Setting {
   const char* name;
   size_t at_once = 9;  // requests that run together
   int32_t step_tokens = 256;
   int32_t threads = 2;
-  uint64_t kv_budget_bytes = 0;
+  Pool pool = Pool::kAmple;
+  bool preempts = false;  // somebody must lose pages to another, or nothing is tested
   uint32_t flags = 0;
   banter_speculation speculation = BANTER_SPECULATION_NONE;
   int times = 1;  // the last time counts: what came before has filled the cache of prefixes
+  uint64_t swap_bytes = 0;
+  banter_kv_type kv_type = BANTER_KV_AUTO;
+  bool slides = false;  // replies that go on past the end of a short context
+};
+
+const Setting kSettings[] = {
+    {.name = "among 2 others", .at_once = 3},
+    {.name = "among 8 others"},
+    {.name = "among 31 others", .at_once = 32},
+    {.name = "steps of 16", .step_tokens = 16},
+    {.name = "steps of 64", .step_tokens = 64},
+    {.name = "steps of 512", .at_once = 32, .step_tokens = 512},
+    {.name = "one thread", .threads = 1},
+    {.name = "no prefix sharing", .flags = BANTER_MODEL_NO_PREFIX_SHARING},
+    {.name = "a hot cache of prefixes", .times = 2},
+    {.name = "a small pool", .at_once = 32, .pool = Pool::kSmall, .preempts = true},
+    {.name = "a small pool and swapping",
+     .at_once = 32,
+     .pool = Pool::kSmall,
+     .preempts = true,
+     .swap_bytes = uint64_t{1} << 28},
+    {.name = "speculation", .speculation = BANTER_SPECULATION_NGRAM},
+    {.name = "speculation with steps of 16 in a small pool",
+     .at_once = 32,
+     .step_tokens = 16,
+     .pool = Pool::kSmall,
+     .speculation = BANTER_SPECULATION_NGRAM},
+    {.name = "int8 pages among 8 others", .kv_type = BANTER_KV_INT8},
+    {.name = "int8 pages with steps of 16 in a small pool with swapping",
+     .at_once = 32,
+     .step_tokens = 16,
+     .pool = Pool::kSmall,
+     .swap_bytes = uint64_t{1} << 28,
+     .kv_type = BANTER_KV_INT8},
+    {.name = "sliding replies", .slides = true},
+    {.name = "sliding replies with steps of 16 in a tiny pool",
+     .at_once = 8,
+     .step_tokens = 16,
+     .pool = Pool::kTiny,
+     .slides = true},
 };
 
 /** Longer than most of the steps below, so that they cut it; and it repeats names, so that guesses find something. */
@@ -142,37 +186,55 @@ std::string lore() {
   return text;
 }
 
-banter_request_id ask_subject(Host& host, banter_model* model, size_t which, int32_t priority) {
+banter_request_id ask_subject(Host& host, banter_model* model, const Setting& setting, size_t which, int32_t priority) {
   static const char* const kTrades[] = {"a cheerful innkeeper", "a gruff blacksmith", "a shy herbalist",
                                         "a proud guard"};
   const size_t who = which / 2;
-  const std::string persona = std::string("You are ") + kTrades[who % std::size(kTrades)] +
-                              " in the village of Ambermill. Answer in one or two short sentences. " + lore();
-  Ask ask(24);
+  std::string persona = std::string("You are ") + kTrades[who % std::size(kTrades)] + " in the village of Ambermill.";
+  if (!setting.slides) persona += " Answer in one or two short sentences. " + lore();
+  Ask ask(setting.slides ? 140 : 24, setting.slides ? kGoOn : 0);
   ask.sampling.temperature = which % 2 == 0 ? 0.0f : 0.9f;
   ask.sampling.seed = which;
   ask.config.priority = priority;
-  return say(host.npc(model, persona.c_str()), kSubjects[who], ask);
+  banter_npc* const npc = host.npc(model, persona.c_str(), [&](banter_npc_config& c) {
+    if (!setting.slides) return;
+    c.context_policy = BANTER_CONTEXT_SLIDE;
+    c.context_tokens = 144;
+    c.reply_reserve_tokens = 64;
+  });
+  return say(npc, kSubjects[who], ask);
 }
 
-/** Every subject twice, greedy and sampled, in an order and in company that `seed` chooses. */
-Replies run_setting(const char* path, const Setting& setting, uint64_t seed, uint64_t* preemptions = nullptr) {
+uint64_t pool_bytes(const char* path, const Setting& setting) {
+  if (setting.pool == Pool::kAmple) return 0;
+  return small_pool(path, setting.kv_type) / (setting.pool == Pool::kTiny ? 4 : 1);
+}
+
+/** Every subject (few where replies are long) twice, greedy and sampled, in an order and in company that `seed` chooses. */
+Replies run_setting(const char* path, const Setting& setting, uint64_t seed) {
   Host host([&](banter_engine_config& c) {
     c.step_tokens = setting.step_tokens;
     c.thread_count = setting.threads;
+    c.swap_budget_bytes = setting.swap_bytes;
   });
-  banter_model* const model = load(host, path, setting.kv_budget_bytes, setting.flags, setting.speculation);
-  constexpr size_t kCount = 2 * std::size(kSubjects);
-  Replies replies(kCount);
+  banter_model* const model = load(host, path, pool_bytes(path, setting), [&](banter_model_config& c) {
+    c.flags = setting.flags;
+    c.speculation = setting.speculation;
+    c.kv_type = setting.kv_type;
+  });
+  const size_t count = setting.slides ? 8 : 2 * std::size(kSubjects);
+  Replies replies(count);
   std::mt19937_64 random(seed);
+  uint32_t slid = 0;
   for (int time = 0; time < setting.times; ++time) {
-    std::vector<size_t> order(kCount);
-    for (size_t i = 0; i < kCount; ++i) order[i] = i;
+    std::vector<size_t> order(count);
+    for (size_t i = 0; i < count; ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random);
     std::vector<std::pair<size_t, banter_request_id>> running;
-    for (size_t next = 0; next < kCount || !running.empty();) {
-      while (next < kCount && running.size() < setting.at_once) {
-        running.emplace_back(order[next], ask_subject(host, model, order[next], static_cast<int32_t>(random() % 8)));
+    for (size_t next = 0; next < count || !running.empty();) {
+      while (next < count && running.size() < setting.at_once) {
+        const auto priority = static_cast<int32_t>(random() % 8);
+        running.emplace_back(order[next], ask_subject(host, model, setting, order[next], priority));
         ++next;
         if (random() % 2 == 0) host.pump_until([] { return true; });
       }
@@ -181,49 +243,54 @@ Replies run_setting(const char* path, const Setting& setting, uint64_t seed, uin
       const Outcome outcome = host.finish(request, 600);
       EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
       replies[which] = outcome.tokens;
+      slid += outcome.dropped_tokens > 0 ? 1 : 0;
     }
   }
-  if (preemptions != nullptr) *preemptions = host.statistics().preemptions;
+  const banter_engine_statistics figures = host.statistics();
+  if (setting.preempts) {
+    EXPECT_GT(figures.preemptions, 0u);
+  }
+  EXPECT_EQ(figures.kv_pages_swapped > 0, setting.swap_bytes > 0);
+  EXPECT_EQ(slid, setting.slides ? count : 0);
+  std::printf("  %s: %llu preemptions, %llu of %llu pages swapped, %u replies slid\n", setting.name,
+              static_cast<unsigned long long>(figures.preemptions),
+              static_cast<unsigned long long>(figures.kv_pages_swapped),
+              static_cast<unsigned long long>(figures.kv_pages_total), slid);
   return replies;
 }
 
+/** What is said alone, with pages of the same kind: computed once. */
+const Replies& alone(const char* path, const Setting& setting) {
+  static std::map<std::pair<banter_kv_type, bool>, Replies> known;
+  const auto [at, is_new] = known.try_emplace({setting.kv_type, setting.slides});
+  if (is_new) {
+    const Setting one = {.name = "alone", .at_once = 1, .kv_type = setting.kv_type, .slides = setting.slides};
+    at->second = run_setting(path, one, 1);
+  }
+  return at->second;
+}
+
 /** BANTER_CPU_ISA chooses the instruction set; run it once for each. */
-TEST(RealModel, OnlyPromptAndSeedDecideWhatIsSaid) {
+class RealModelMatrix : public testing::TestWithParam<size_t> {};
+
+TEST_P(RealModelMatrix, OnlyPromptAndSeedDecideWhatIsSaid) {
   const char* const path = std::getenv("BANTER_MODEL");
   if (path == nullptr) GTEST_SKIP() << "BANTER_MODEL names no model file.";
-  const Replies alone = run_setting(path, {.name = "alone", .at_once = 1}, 1);
-  const uint64_t small = small_pool(path);
-  const Setting settings[] = {
-      {.name = "among 2 others", .at_once = 3},
-      {.name = "among 8 others"},
-      {.name = "among 31 others", .at_once = 32},
-      {.name = "steps of 16", .step_tokens = 16},
-      {.name = "steps of 64", .step_tokens = 64},
-      {.name = "steps of 512", .at_once = 32, .step_tokens = 512},
-      {.name = "one thread", .threads = 1},
-      {.name = "no prefix sharing", .flags = BANTER_MODEL_NO_PREFIX_SHARING},
-      {.name = "a hot cache of prefixes", .times = 2},
-      {.name = "a small pool", .at_once = 32, .kv_budget_bytes = small},
-      {.name = "speculation", .speculation = BANTER_SPECULATION_NGRAM},
-      {.name = "speculation, steps of 16, a small pool",
-       .at_once = 32,
-       .step_tokens = 16,
-       .kv_budget_bytes = small,
-       .speculation = BANTER_SPECULATION_NGRAM},
-  };
-  uint64_t seed = 1, all_preemptions = 0;
-  for (const Setting& setting : settings) {
-    uint64_t preemptions = 0;
-    const Replies replies = run_setting(path, setting, ++seed, &preemptions);
-    size_t same = 0;
-    for (size_t i = 0; i < alone.size(); ++i) same += replies[i] == alone[i] ? 1 : 0;
-    std::printf("  %-40s %zu of %zu the same, %llu preemptions\n", setting.name, same, alone.size(),
-                static_cast<unsigned long long>(preemptions));
-    EXPECT_EQ(same, alone.size()) << setting.name;
-    all_preemptions += preemptions;
-  }
-  EXPECT_GT(all_preemptions, 0u) << "small pools make nobody lose pages: nothing was tested";
+  const Setting& setting = kSettings[GetParam()];
+  const Replies& expected = alone(path, setting);
+  const Replies replies = run_setting(path, setting, 2 + GetParam());
+  size_t same = 0;
+  for (size_t i = 0; i < expected.size(); ++i) same += replies[i] == expected[i] ? 1 : 0;
+  std::printf("  %s: %zu of %zu the same\n", setting.name, same, expected.size());
+  EXPECT_EQ(same, expected.size());
 }
+
+INSTANTIATE_TEST_SUITE_P(Settings, RealModelMatrix, testing::Range(size_t{0}, std::size(kSettings)),
+                         [](const testing::TestParamInfo<size_t>& info) {
+                           std::string name = kSettings[info.param].name;
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace banter::test

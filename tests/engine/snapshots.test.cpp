@@ -161,6 +161,37 @@ TEST_F(Snapshots, SmallerContextForgetsTheOldest) {
   EXPECT_GT(reply.dropped_turns, 0u);
 }
 
+TEST_F(Snapshots, KeepTheSummaryOfWhatTheContextLost) {
+  const auto forgetful = [](banter_npc_config& c) {
+    c.context_policy = BANTER_CONTEXT_SUMMARIZE;
+    c.context_tokens = 512;
+    c.reply_reserve_tokens = 64;
+  };
+  banter_npc* const original = host.npc(model, "You are Mira, who keeps the inn.", forgetful);
+  Outcome reply;
+  for (int i = 0; i < 12 && reply.dropped_turns == 0; ++i) {
+    reply = done(say(original, "Question " + std::to_string(i) + std::string(60, '.'), Ask(40, kGoOn)));
+  }
+  ASSERT_GT(reply.dropped_turns, 0u);
+  // The save waits for the summary.
+  const Bytes plain = saved(original), with_pages = saved(original, kPages);
+  const std::string summary = read(plain).conversation.summary;
+  ASSERT_FALSE(summary.empty());
+  const Outcome expected = next(original);
+  for (const Bytes* bytes : {&plain, &with_pages}) {
+    banter_npc* const npc = host.npc(model, "Somebody else", forgetful);
+    done(load(npc, *bytes));
+    EXPECT_EQ(saved(npc), plain);
+    expect_same_words(next(npc), expected);
+  }
+  // Whoever only trims keeps it too, and nobody keeps it beyond a reset.
+  banter_npc* const other = host.npc(model, "Somebody else");
+  done(load(other, plain));
+  EXPECT_EQ(read(saved(other)).conversation.summary, summary);
+  ASSERT_EQ(banter_npc_reset(other), BANTER_OK);
+  EXPECT_EQ(read(saved(other)).conversation.summary, "");
+}
+
 /** Nothing may crash, and whatever is accepted must leave a character that talks. */
 void expect_survives(Host& host, banter_npc* npc, const Bytes& bytes) {
   const Outcome outcome = host.finish(load(npc, bytes));

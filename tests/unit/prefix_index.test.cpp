@@ -239,6 +239,26 @@ TEST_F(PrefixIndexTest, WhatIsCheaperToComputeIsNotSwapped) {
   EXPECT_EQ(index_->swapped_pages(), measured);
 }
 
+TEST_F(PrefixIndexTest, OneSlowCopyDoesNotEndSwappingForGood) {
+  make({kFull}, 60, 200);
+  std::mt19937 random(10);
+  int32_t measured = 0, evictions = 0;
+  // Computing a page takes less than its copy did, but not by so much as one slow copy may be wrong.
+  for (; evictions < 5000 && (measured == 0 || index_->swapped_pages() == measured); ++evictions) {
+    {
+      SequenceCache sequence_cache = sequence();
+      ASSERT_TRUE(compute(random_tokens(random, 64, 1000), 64, sequence_cache));
+    }
+    ASSERT_TRUE(index_->evict());
+    if (measured > 0) continue;
+    measured = index_->swapped_pages();
+    ASSERT_GT(measured, 0);
+    index_->set_recompute_cost(0.1);
+  }
+  EXPECT_GT(evictions, 2) << "copying a page takes no time?";
+  EXPECT_GT(index_->swapped_pages(), measured);
+}
+
 struct Life {
   std::vector<GroupSpec> groups;
   int32_t pages, swap;

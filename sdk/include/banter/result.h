@@ -41,9 +41,11 @@ enum {
   BANTER_ERROR_UNSUPPORTED_TYPE = BANTER_DETAIL(BANTER_ERROR_UNSUPPORTED, 2),
   BANTER_ERROR_UNSUPPORTED_TOKENIZER = BANTER_DETAIL(BANTER_ERROR_UNSUPPORTED, 3),
   BANTER_ERROR_NO_TEMPLATE = BANTER_DETAIL(BANTER_ERROR_TEMPLATE, 1),
-  BANTER_ERROR_KV_POOL_EXHAUSTED = BANTER_DETAIL(BANTER_ERROR_OUT_OF_MEMORY, 1),
+  BANTER_ERROR_KV_POOL_EXHAUSTED = BANTER_DETAIL(BANTER_ERROR_OUT_OF_MEMORY, 1), /**< The KV pool became smaller than a
+                                        prompt that was accepted before: banter_engine_set_budget(). */
   BANTER_ERROR_BUDGET_EXCEEDED = BANTER_DETAIL(BANTER_ERROR_OUT_OF_MEMORY, 2),
-  BANTER_ERROR_PROMPT_TOO_LONG = BANTER_DETAIL(BANTER_ERROR_CONTEXT_FULL, 1)
+  BANTER_ERROR_PROMPT_TOO_LONG = BANTER_DETAIL(BANTER_ERROR_CONTEXT_FULL, 1) /**< Persona and newest turn alone do not
+                                        fit the context, which is never longer than the KV pool. */
 };
 
 /** The class of a result code: its low 8 bits. */

@@ -262,7 +262,10 @@ bool PrefixIndex::evict() {
 int32_t PrefixIndex::swap_out(PageId page, size_t group) {
   if (swap_ == nullptr) return -1;
   const double recompute = recompute_ns_ * page_tokens_[group];
-  if (recompute_ns_ > 0 && 2 * swap_->copy_ns() > recompute) return -1;
+  if (recompute_ns_ > 0 && 2 * swap_->copy_ns() > recompute) {
+    swap_->doubt_cost();
+    return -1;
+  }
   if (swap_->is_full()) drop_oldest_swapped();
   return swap_->save(page);
 }

@@ -25,6 +25,9 @@ class SwapStore {
   int32_t capacity() const { return capacity_; }
   /** Measured time to copy a page, in nanoseconds; 0: none was copied yet. */
   double copy_ns() const { return copy_ns_; }
+  /** A page was not copied because that takes too long: believed a little less each time, so that one slow copy (something
+   *  else ran meanwhile, a card was waking up) does not end swapping for good. */
+  void doubt_cost() { copy_ns_ *= 0.97; }
   int32_t used() const { return capacity_ - static_cast<int32_t>(free_.size()); }
 
  private:
