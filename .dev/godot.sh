@@ -64,38 +64,57 @@ run_in_tree() {
   "$tree/usr/lib64/ld-linux-x86-64.so.2" --library-path "$libraries:$libraries/pulseaudio" "$program" "$@"
 }
 
-# Lets a cached Godot that was unpacked without its export template have it. Another Godot's template is its installer's business.
-bring_template() {
-  local cache tree beside log suite version mark today
+# The export templates that the cached Godot does not have yet.
+missing_templates() {
+  local kind
+  for kind in release debug; do
+    [ -x "$1/usr/bin/godot-template-$kind" ] || echo "godot-template-$kind"
+  done
+}
+
+# are_templates TREE VERSION LOADER_TREE…: whether those of a tree run, with the libraries of the others, and are of this version.
+are_templates() {
+  local tree=$1 version=$2 template loader
+  shift 2
+  for template in "$tree"/usr/bin/godot-template-*; do
+    for loader in "$@"; do
+      [ "$(run_in_tree "$loader" "$template" --headless --version 2>/dev/null | tail -1)" = "$version" ] || return 1
+    done
+  done
+}
+
+# Lets a cached Godot that was unpacked without its export templates have them. Another Godot's templates are its installer's business.
+bring_templates() {
+  local cache tree beside log suite version mark today missing
   cache=$(godot_cache)
   tree=$cache/tree
   [ "$1" = "$cache/godot" ] && [ -x "$tree/usr/bin/godot" ] || return 0
-  [ ! -x "$tree/usr/bin/godot-template-release" ] || return 0
-  can_unpack_debian || return 0
-  # Not again on the day of a failure: it takes a while, and nothing of the addon needs the template but one test.
+  missing=$(missing_templates "$tree")
+  [ -n "$missing" ] && can_unpack_debian || return 0
+  # Not again on the day of a failure: it takes a while, and nothing of the addon needs the templates but some tests.
   mark=$cache/template.missing today="$(date +%F) $(stat -c %Y "$tree/usr/bin/godot")"
   if [ "$(cat "$mark" 2>/dev/null)" = "$today" ]; then
-    say "no export template: it could not be had earlier today, see $cache/template.log; without $mark it is tried again"
+    say "no export templates: they could not be had earlier today, see $cache/template.log; without $mark it is tried again"
     return 0
   fi
-  say "bringing the export template of Debian's Godot into $cache"
+  say "bringing the export templates of Debian's Godot into $cache"
   beside=$cache/template log=$cache/template.log
   version=$("$1" --headless --version 2>/dev/null | tail -1)
   : >"$log"
   for suite in testing sid; do
-    unpack_debian "$beside" "$suite" godot-template-release >>"$log" 2>&1 || continue
-    # One of another version would not understand what this Godot packs.
-    if [ "$(run_in_tree "$beside" "$beside/usr/bin/godot-template-release" --headless --version 2>/dev/null | tail -1)" = "$version" ] &&
-      [ "$(run_in_tree "$tree" "$beside/usr/bin/godot-template-release" --headless --version 2>/dev/null | tail -1)" = "$version" ]; then
-      mv "$beside/usr/bin/godot-template-release" "$tree/usr/bin/"
+    # shellcheck disable=SC2086  # one word for each package
+    unpack_debian "$beside" "$suite" $missing >>"$log" 2>&1 || continue
+    # Those of another version would not understand what this Godot packs.
+    if are_templates "$beside" "$version" "$beside" "$tree"; then
+      mv "$beside"/usr/bin/godot-template-* "$tree/usr/bin/"
       rm -rf "$beside"
       return 0
     fi
-    echo "the template of $suite is not that of $version" >>"$log"
+    echo "the templates of $suite are not those of $version" >>"$log"
   done
   rm -rf "$beside" "$beside.apt"
   echo "$today" >"$mark"
-  say "the export template of $version could not be had; $cache/template.log tells why. Removing $cache and running this again brings both anew."
+  say "the export templates of $version could not be had; $cache/template.log tells why. Removing $cache and running this again brings all anew."
 }
 
 # Installs Debian's Godot in the cache. Prints why where it cannot, and fails.
@@ -109,10 +128,10 @@ install_godot() {
   tree=$cache/tree
   mkdir -p "$cache"
   log=$cache/install.log
-  say "bringing Debian's Godot into $cache (190 MB)"
+  say "bringing Debian's Godot into $cache (210 MB)"
   : >"$log"
   for suite in testing sid; do
-    if unpack_debian "$tree" "$suite" godot godot-template-release libgl1 libglx-mesa0 >>"$log" 2>&1; then
+    if unpack_debian "$tree" "$suite" godot godot-template-release godot-template-debug libgl1 libglx-mesa0 >>"$log" 2>&1; then
       libraries=$tree/usr/lib/x86_64-linux-gnu
       # With the suite's own C library, which is newer than the system's.
       printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' "$tree/usr/lib64/ld-linux-x86-64.so.2" \
@@ -125,9 +144,9 @@ install_godot() {
   return 1
 }
 
-# Whether a build was configured before the export template was there.
+# Whether a build was configured before the export templates were there.
 misses_template() {
-  grep -q '^BANTER_GODOT_TEMPLATE:FILEPATH=.*-NOTFOUND$' "$1" && [ -x "$(godot_cache)/tree/usr/bin/godot-template-release" ]
+  grep -q '^BANTER_GODOT_TEMPLATE\(_DEBUG\)\?:FILEPATH=.*-NOTFOUND$' "$1" && [ -z "$(missing_templates "$(godot_cache)/tree")" ]
 }
 
 # The release build with a Godot, which is installed where there is none. Prints its path. Fails, and has said why, where there is none.
@@ -135,7 +154,7 @@ configure_with_godot() {
   local program
   [ -z "${BANTER_GODOT:-}" ] || is_godot "$BANTER_GODOT" || fail "BANTER_GODOT is $BANTER_GODOT, which is no Godot 4.3 or later that works here."
   program=$(godot_program) || { install_godot && program=$(godot_program); } || return 1
-  bring_template "$program"
+  bring_templates "$program"
   (configure release)
   local cache=build/release/CMakeCache.txt
   { grep -qxF "BANTER_GODOT:FILEPATH=$program" "$cache" && ! misses_template "$cache"; } ||

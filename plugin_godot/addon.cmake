@@ -10,7 +10,8 @@ if(NOT BANTER_GODOT)
 endif()
 
 get_filename_component(beside ${BANTER_GODOT} DIRECTORY)
-find_program(BANTER_GODOT_TEMPLATE NAMES godot-template-release HINTS ${beside}/tree/usr/bin DOC "Godot's export template, for a test")
+find_program(BANTER_GODOT_TEMPLATE NAMES godot-template-release HINTS ${beside}/tree/usr/bin DOC "Godot's export template, for tests")
+find_program(BANTER_GODOT_TEMPLATE_DEBUG NAMES godot-template-debug HINTS ${beside}/tree/usr/bin DOC "Godot's export template for debugging, for a test")
 
 set(interface ${CMAKE_CURRENT_BINARY_DIR}/interface)
 file(MAKE_DIRECTORY ${interface} ${CMAKE_CURRENT_BINARY_DIR}/home)

@@ -10,6 +10,8 @@ func _ready() -> void:
 		get_tree().quit(1))
 	banter.load_model(banter.model_path)
 	var reply: String = await $Mira.ask(" there was a")
-	print("exported: ", OS.has_feature("template_release"))
+	for kind: String in ["release", "debug"]:
+		if OS.has_feature("template_" + kind):
+			print("exported: ", kind)
 	print("SAID:", reply)
 	get_tree().quit(0)
