@@ -44,6 +44,8 @@ func warnings() -> void:
 	check(engine.get_setup_problems().is_empty(), "a model: %s" % engine.get_setup_problems())
 	await shown_as_told(engine)
 	engine.free()
+	check(npc.get_setup_problems().size() == 1, "no engine again: %s" % npc.get_setup_problems())
+	await shown_as_told(npc)
 
 
 func shown_as_told(node: Node) -> void:
