@@ -218,7 +218,7 @@ TEST(EngineMetrics, WhatAPreemptionCosts) {
   // Room for hardly more than one of the two.
   banter_model* const model = host.load(bytes, [](banter_model_config& c) {
     c.context_tokens = 256;
-    c.kv_budget_bytes = 320 * 512;
+    c.kv_budget_bytes = 320 * tiny_bytes_per_token();
   });
   Ask background(200, kGoOn), player(200, kGoOn);
   background.config.priority = 0;
@@ -364,7 +364,7 @@ TEST(EngineTrace, EveryRequestBeginsAndEndsOnceAndSpansNest) {
   EXPECT_EQ(banter_engine_trace_start(host.engine, 0), BANTER_ERROR_STATE);
   banter_model* const model = host.load(bytes, [](banter_model_config& c) {
     c.context_tokens = 256;
-    c.kv_budget_bytes = 320 * 512;  // so small that requests take pages from one another
+    c.kv_budget_bytes = 320 * tiny_bytes_per_token();  // so small that requests take pages from one another
   });
   std::vector<banter_request_id> done, cancelled;
   // However late this thread gets to cancelling, there is something to cancel.

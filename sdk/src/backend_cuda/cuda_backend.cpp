@@ -110,6 +110,7 @@ class CudaBackend final : public ops::Backend {
     return guarded([&]() -> Result<std::unique_ptr<ops::Weight>> {
       const Current here(*context_);
       if (!here) return here.error();
+      graphs_.clear();  // they know weights by their addresses, and this one's may be a freed one's
       return weights_.upload(type, rows, cols, data, progress_);
     });
   }
@@ -295,6 +296,7 @@ Result<std::unique_ptr<ops::Rope>> CudaBackend::make_rope(const ops::RopeSpec& s
     return made.error();
   }
   if (Result<void> sent = copy_from_host(rope->table.as(), table.data(), bytes); !sent) return sent.error();
+  graphs_.clear();  // as in upload()
   return std::unique_ptr<ops::Rope>(std::move(rope));
 }
 
