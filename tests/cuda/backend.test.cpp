@@ -164,6 +164,17 @@ TEST(Backend, DecodeStepsBecomeGraphsAndEverythingIsGivenBack) {
   EXPECT_EQ(live.streams + live.events + live.graphs, 0);
 }
 
+TEST(Backend, AModelThatDoesNotFitIsRefusedBeforeItIsSent) {
+  const test::MemoryFile file = tiny_file(formats::TensorType::kF32);
+  with_card([](auto& c) { c.memory_bytes = size_t{64} << 10; });
+  const Talk talk(*file.gguf, 1);
+  EXPECT_EQ(talk.error.code, BANTER_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(talk.error.message.find("1 MiB of the graphics card's memory and 0 MiB are free"), std::string::npos)
+      << talk.error.message;
+  EXPECT_EQ(cuda_emulator::live().device_allocations, 0);
+  cuda_emulator::reset();
+}
+
 /** Graphs know weights by their addresses. One that comes to stand where a freed one stood is another all the same. */
 TEST(Backend, GraphsDoNotOutliveTheirWeights) {
   constexpr int32_t kSize = 32;

@@ -81,6 +81,13 @@ class CudaBackend final : public ops::Backend {
     graphs_.clear();  // they may name it
   }
   bool is_host_memory() const override { return false; }
+  std::optional<uint64_t> free_memory() const override {
+    const Current here(*context_);
+    size_t free = 0, total = 0;
+    if (here && cudaMemGetInfo(&free, &total) == cudaSuccess) return free;
+    if (here) static_cast<void>(cudaGetLastError());  // whoever allocates will hear of it
+    return std::nullopt;
+  }
   Result<void> copy_to_host(void* host, const void* device, size_t bytes) override {
     return guarded([&] { return receive(host, device, bytes); });
   }
