@@ -30,8 +30,8 @@ std::vector<std::byte> random_matrix(const TypeTraits& type, int64_t rows, int64
     const uint64_t bits = state * 0x2545F4914F6CDD1Du;
     std::memcpy(data.data() + i, &bits, std::min(sizeof bits, data.size() - i));
   }
-  const auto* const halves = std::find_if(std::begin(kHalves), std::end(kHalves),
-                                          [&](const HalfAt& h) { return h.type == type.type; });
+  const auto* const halves =
+      std::find_if(std::begin(kHalves), std::end(kHalves), [&](const HalfAt& h) { return h.type == type.type; });
   const bool has_halves = halves != std::end(kHalves);
   for (size_t i = 0; i < blocks; ++i) {
     std::byte* block = data.data() + i * type.block_bytes;

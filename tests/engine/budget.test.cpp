@@ -60,7 +60,8 @@ TEST(Budget, ShrinkingAndGrowingChangesNoReply) {
       const uint64_t weights = host.statistics().weight_bytes;
       const auto replies = talk(host, model, [&](int round) {
         const uint64_t tokens[] = {700, 4096, 520, 1500, 9000, 600};
-        ASSERT_EQ(banter_engine_set_budget(host.engine, weights + tokens[round % 6] * tiny_bytes_per_token()), BANTER_OK);
+        ASSERT_EQ(banter_engine_set_budget(host.engine, weights + tokens[round % 6] * tiny_bytes_per_token()),
+                  BANTER_OK);
       });
       EXPECT_EQ(replies, expected) << "window " << window << " swap " << swap;
     }
@@ -122,7 +123,8 @@ TEST(Budget, ACharacterThatSpokeInASmallPoolFillsALargerOne) {
       host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 200 * tiny_bytes_per_token(); });
   banter_npc* const npc = host.npc(model, "P");
   EXPECT_EQ(host.finish(say(npc, "Hi", Ask(4, kGoOn))).kind, BANTER_EVENT_DONE);
-  ASSERT_EQ(banter_engine_set_budget(host.engine, host.statistics().weight_bytes + 900 * tiny_bytes_per_token()), BANTER_OK);
+  ASSERT_EQ(banter_engine_set_budget(host.engine, host.statistics().weight_bytes + 900 * tiny_bytes_per_token()),
+            BANTER_OK);
   const Outcome outcome = host.finish(say(npc, std::string(300, 'x'), Ask(200, kGoOn)), 20);
   EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
   EXPECT_EQ(outcome.tokens.size(), 200u);

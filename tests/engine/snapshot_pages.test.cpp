@@ -57,7 +57,8 @@ TEST_F(Snapshots, EveryFormatGoesOnWithNothingComputedAgain) {
     if (!is_served(format.type)) continue;
     SCOPED_TRACE(format.name);
     const Bytes bytes = tiny_model({.window = format.window});
-    for (const auto backend : {card_is_expected() ? BANTER_BACKEND_CUDA : BANTER_BACKEND_CPU, BANTER_BACKEND_REFERENCE}) {
+    for (const auto backend :
+         {card_is_expected() ? BANTER_BACKEND_CUDA : BANTER_BACKEND_CPU, BANTER_BACKEND_REFERENCE}) {
       const bool slow = backend == BANTER_BACKEND_REFERENCE;
       if (slow && kUnderThreadSanitizer) continue;
       const auto choose = [&](banter_engine_config& config) { config.backend = backend; };

@@ -89,10 +89,11 @@ Result<void> check_memory(const TensorPlan& plan, const ops::Backend& backend, u
   const std::optional<uint64_t> available = is_host ? available_memory() : backend.free_memory();
   if (!available || needed <= *available) return {};
   if (!is_host) {
-    return Error{BANTER_ERROR_OUT_OF_MEMORY, "the model needs about " + std::to_string((needed >> 20) + 1) +
-                                                 " MiB of the graphics card's memory and " +
-                                                 std::to_string(*available >> 20) + " MiB are free; use a smaller model or a stronger quantisation, or lower "
-                                                 "the game's use of that memory"};
+    return Error{BANTER_ERROR_OUT_OF_MEMORY,
+                 "the model needs about " + std::to_string((needed >> 20) + 1) +
+                     " MiB of the graphics card's memory and " + std::to_string(*available >> 20) +
+                     " MiB are free; use a smaller model or a stronger quantisation, or lower "
+                     "the game's use of that memory"};
   }
   return Error{BANTER_ERROR_OUT_OF_MEMORY, "the model needs about " + gib(needed) + " of memory and " +
                                                gib(*available) +

@@ -43,8 +43,8 @@ int main(int argc, char** argv) {
   app.add_flag("--smoke", settings.smoke, "tiny sizes");
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // whoever ends it early has the lines so far
-  settings.stop_at = std::chrono::steady_clock::now() +
-                     std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(limit));
+  settings.stop_at = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                            std::chrono::duration<double>(limit));
   if (settings.smoke) {
     settings.shapes = {"smoke"};
     settings.npcs = {1, 3};
