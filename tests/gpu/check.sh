@@ -65,6 +65,18 @@ run_tests() {
     --gtest_color=no) >"$log" 2>&1
 }
 
+# Adds $log to the tests' log, under a heading; what thousands of numbers are wrong in needs no more than its beginning and end.
+keep_log() {
+  printf '=== %s\n' "$*"
+  if [ "$(stat -c %s "$log")" -gt 200000 ]; then
+    head -c 150000 "$log"
+    printf '\n[…]\n'
+    tail -c 50000 "$log"
+  else
+    cat "$log"
+  fi
+} >>"$folder/tests.log"
+
 # The test that was running when the process ended, if any.
 interrupted() {
   sed -n 's/^\[ \(RUN\| *OK\| *FAILED\| *SKIPPED\) *\] \([^ ,]*\).*/\1 \2/p' "$log" | tail -1 | sed -n 's/^RUN //p'
@@ -72,14 +84,14 @@ interrupted() {
 failures_of() { sed -n 's/^\[  FAILED  \] \([^ ,]*\.[^ ,]*\),* .*(.* ms)$/\1/p' "$log" | sort -u; }
 
 run_suite() {
-  local name=$1 filter=$2 seconds code culprit tests=() test
+  local name=$1 filter=$2 seconds code culprit tests=() test again=0
   log=$folder/suite.log
   [ -x "$folder/bin/$name" ] || { left_out+=("$name (not built)"); return; }
   seconds=$(least $suite_seconds $(($(left) - bench_seconds)))
   [ "$seconds" -ge 5 ] || { left_out+=("$name $filter"); return; }
   run_tests "$name" "$filter" "$seconds"
   code=$?
-  { echo "=== $name $filter: ended with $code"; cat "$log"; } >>"$folder/tests.log"
+  keep_log "$name $filter: ended with $code"
   passed=$((passed + $(grep -c '^\[       OK \]' "$log")))
   grep '^\[  SKIPPED \].*ms)$' "$log"
   # A library that is not used would let every test pass on the processor.
@@ -93,11 +105,11 @@ run_suite() {
   grep -vE '^\[ *(RUN|OK|-+|=+) *\]|^Note: ' "$log" | head -40
   # A fault of the card fails all that come after it in the process: which fail alone, too? And what is behind what ended it?
   for test in ${culprit:+"$culprit"} "${tests[@]}"; do
-    if [ $alone -ge 8 ] || [ "$(($(left) - bench_seconds))" -lt 20 ]; then break; fi
-    alone=$((alone + 1))
+    if [ $alone -ge 12 ] || [ $again -ge 3 ] || [ "$(($(left) - bench_seconds))" -lt 20 ]; then break; fi
+    alone=$((alone + 1)) again=$((again + 1))
     run_tests "$name" "$test" 15
     code=$?
-    { echo "=== $name $test alone: ended with $code"; cat "$log"; } >>"$folder/tests.log"
+    keep_log "$name $test alone: ended with $code"
     say "$test alone: $([ $code = 0 ] && echo passed || echo "ended with $code")"
     [ $code = 0 ] || sanitize "$name" "$test"
   done
@@ -115,7 +127,7 @@ sanitize() {
   [ -x "$checker" ] && [ $sanitized -lt 2 ] && [ "$(($(left) - bench_seconds))" -ge 40 ] || return
   sanitized=$((sanitized + 1))
   (cd "$data" && timeout -k 5 30 "$checker" --tool memcheck "$folder/bin/$1" "--gtest_filter=$2") >"$log" 2>&1
-  { echo "=== $1 $2 under compute-sanitizer"; cat "$log"; } >>"$folder/tests.log"
+  keep_log "$1 $2 under compute-sanitizer"
   grep '^=====' "$log" | head -25
 }
 

@@ -33,6 +33,7 @@ TEST(CudaLibrary, TalksOrSaysWhyNot) {
     EXPECT_EQ(reply.tokens.size(), 12u);
     return;
   }
+  ASSERT_TRUE(given == nullptr || *given == '\0') << "a card is expected: " << loaded.message;
   EXPECT_EQ(loaded.code, BANTER_ERROR_UNSUPPORTED) << loaded.message;
   EXPECT_EQ(loaded.message.rfind("CUDA is not used: ", 0), 0u) << loaded.message;
   EXPECT_NE(loaded.message.find("NVIDIA"), std::string::npos) << loaded.message;

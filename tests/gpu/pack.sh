@@ -43,7 +43,7 @@ if grep -vxE 'lib(c|m|stdc\+\+|gcc_s|dl|pthread|rt)\.so\.[0-9]+|ld-linux-[a-z0-9
   say "the packed programs need these libraries, which another machine may lack"
   exit 1
 fi
-# The programs share most of their code: a window as large as all of them.
-tar -C "$pack" -c . | xz -T1 --lzma2=preset=6,dict=192MiB >"$folder/banter-gpu-sm_$architecture.tar.xz"
+# The programs share most of their code: a window as large as most of them together.
+tar -C "$pack" -c . | xz -T1 --lzma2=preset=2,dict=128MiB >"$folder/banter-gpu-sm_$architecture.tar.xz"
 say "$(du -m "$folder/banter-gpu-sm_$architecture.tar.xz" | cut -f1) MB, $(wc -l <"$folder/gpu_suites") suites"
 echo "$folder/banter-gpu-sm_$architecture.tar.xz"
