@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace banter::tools {
 
@@ -29,13 +30,15 @@ std::vector<std::byte> random_matrix(const TypeTraits& type, int64_t rows, int64
     const uint64_t bits = state * 0x2545F4914F6CDD1Du;
     std::memcpy(data.data() + i, &bits, std::min(sizeof bits, data.size() - i));
   }
+  const auto* const halves =
+      std::find_if(std::begin(kHalves), std::end(kHalves), [&](const HalfAt& h) { return h.type == type.type; });
+  const bool has_halves = halves != std::end(kHalves);
   for (size_t i = 0; i < blocks; ++i) {
     std::byte* block = data.data() + i * type.block_bytes;
     const auto set_high = [&](int at, int value) { block[at] = static_cast<std::byte>(value); };
-    for (const HalfAt& h : kHalves) {
-      if (h.type != type.type) continue;
-      set_high(h.first + 1, 0x20);  // f16 of about 2^-7
-      set_high(h.second + 1, 0x20);
+    if (has_halves) {
+      set_high(halves->first + 1, 0x20);  // f16 of about 2^-7
+      set_high(halves->second + 1, 0x20);
     }
     if (type.type == TensorType::kMXFP4) set_high(0, 120);
     if (type.type == TensorType::kBF16) set_high(1, 0x3C);

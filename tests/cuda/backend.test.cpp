@@ -164,6 +164,53 @@ TEST(Backend, DecodeStepsBecomeGraphsAndEverythingIsGivenBack) {
   EXPECT_EQ(live.streams + live.events + live.graphs, 0);
 }
 
+TEST(Backend, AModelThatDoesNotFitIsRefusedBeforeItIsSent) {
+  const test::MemoryFile file = tiny_file(formats::TensorType::kF32);
+  with_card([](auto& c) { c.memory_bytes = size_t{64} << 10; });
+  const Talk talk(*file.gguf, 1);
+  EXPECT_EQ(talk.error.code, BANTER_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(talk.error.message.find("1 MiB of the graphics card's memory and 0 MiB are free"), std::string::npos)
+      << talk.error.message;
+  EXPECT_EQ(cuda_emulator::live().device_allocations, 0);
+  cuda_emulator::reset();
+}
+
+/** Graphs know weights by their addresses. One that comes to stand where a freed one stood is another all the same. */
+TEST(Backend, GraphsDoNotOutliveTheirWeights) {
+  constexpr int32_t kSize = 32;
+  const auto pool = make_pool();
+  auto backend = create_backend(*pool, -1);
+  ASSERT_TRUE(backend) << backend.error().message;
+  const std::vector<float> ones(kSize, 1.0f);
+  Result<void*> x = (*backend)->allocate(kSize * sizeof(float)), y = (*backend)->allocate(kSize * sizeof(float));
+  ASSERT_TRUE(x && y);
+  ASSERT_TRUE((*backend)->copy_from_host(*x, ones.data(), kSize * sizeof(float)));
+  const int32_t zero = 0;
+  ops::StepSequence sequence;
+  sequence.rows = 1;
+  int most_graphs = 0;
+  for (const float value : {1.0f, 2.0f, 3.0f}) {
+    const std::vector<float> matrix(kSize * kSize, value);
+    const auto weight = (*backend)->upload(ops::TensorType::kF32, kSize, kSize, std::as_bytes(std::span(matrix)),
+                                           ops::WeightUse::kLinear);
+    ASSERT_TRUE(weight) << weight.error().message;
+    for (int again = 0; again < 3; ++again) {
+      (*backend)->begin_step({.tokens = {&zero, 1}, .positions = {&zero, 1}, .sequences = {&sequence, 1}});
+      (*backend)->logits({.head = weight->get(),
+                          .x = static_cast<const float*>(*x),
+                          .row_indices = {&zero, 1},
+                          .logits = static_cast<float*>(*y)});
+      const Result<void> done = (*backend)->end_step();
+      ASSERT_TRUE(done) << done.error().message;
+      std::vector<float> result(kSize);
+      ASSERT_TRUE((*backend)->copy_to_host(result.data(), *y, kSize * sizeof(float)));
+      EXPECT_EQ(result, std::vector<float>(kSize, kSize * value)) << again;
+    }
+    most_graphs = std::max(most_graphs, cuda_emulator::live().graphs);
+  }
+  EXPECT_GT(most_graphs, 0) << "nothing was tested";
+}
+
 /** A failing call, whichever it is, ends in an error that says so, in nothing worse, and in nothing that stays. */
 TEST(Backend, EveryCallMayFail) {
   const test::MemoryFile file = tiny_file(formats::TensorType::kF16);

@@ -132,12 +132,16 @@ def main():
     kernels = read_reports(options.objects, findings)
     most = summarise(kernels, findings)
     nvcc = ".".join(options.nvcc.split(".")[:2])
+    if options.write and not re.fullmatch(r"\d+\.\d+", nvcc):
+        parser.error("--write needs --nvcc with the version that built the objects: registers are compared with that one's only")
     if options.write:
         width = max((len(name) for name in most), default=0)
         rows = [f"{name:{width}} " + " ".join(f"{most[name][column]:4}" for column in COLUMNS) + "\n" for name in sorted(most)]
         options.table.write_text(HEAD.format(nvcc=nvcc) + "".join(rows), encoding="utf-8")
     table, made_with = read_table(options.table, findings)
     columns = COLUMNS
+    if options.table.is_file() and made_with is None:
+        findings.append(f"{options.table}: does not say which nvcc it was made with; make it anew with --write")
     if nvcc and made_with != nvcc:
         print(f"note: the table was made with nvcc {made_with}, this is {nvcc}: registers and stack are not compared")
         columns = ("shared",)

@@ -34,6 +34,7 @@ CASES = [
     ("an instance of a template", {"gemv.cu.o.ptxas": kernel(GEMV8, registers=65)}, "registers 65, the table allows 64", []),
     ("an unknown kernel", {"row.cu.o.ptxas": kernel(NORM) + kernel(NORM.replace("4norm", "4silu"))}, "silu: not in the table", []),
     ("a kernel that is gone", {"kernels.ptxas": TABLE + "silu 9 0 0\n"}, "silu: in the table, but no such kernel", []),
+    ("a table of no version", {"kernels.ptxas": TABLE.replace(" 13.0.", " .")}, "does not say which nvcc it was made with", []),
     ("a line twice", {"kernels.ptxas": TABLE + "norm 99 0 0\n"}, "kernels.ptxas:4: each line", []),
     ("no report", {"new.cu.o": ""}, "new.cu.o: no report of this object", []),
     ("an empty report", {"row.cu.o.ptxas": "\n"}, "row.cu.o.ptxas: says nothing of ptxas", []),
@@ -68,7 +69,10 @@ def main():
     code, output, table = run({"kernels.ptxas": None}, ["--nvcc", "13.0.88", "--write"])
     if code != 0 or "norm      32    0    0" not in table or "gemv<*>   64   16 1024" not in table or "nvcc 13.0." not in table:
         failures.append(f"--write: ended with {code}, said:\n{output}\nand wrote:\n{table}")
-    print("\n".join(failures) if failures else f"ptxas_check: {len(CASES) + 2} cases as expected")
+    code, output, table = run({}, ["--write"])
+    if code == 0 or "--write needs --nvcc" not in output or table != TABLE:
+        failures.append(f"--write without a version: ended with {code}, said:\n{output}\nand wrote:\n{table}")
+    print("\n".join(failures) if failures else f"ptxas_check: {len(CASES) + 3} cases as expected")
     sys.exit(1 if failures else 0)
 
 

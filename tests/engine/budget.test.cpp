@@ -6,8 +6,6 @@
 namespace banter::test {
 namespace {
 
-constexpr uint64_t kBytesPerToken = 512;  // 2 layers of 2 heads of 16 in F32
-
 Ask sampled(int i) {
   Ask ask(60, kGoOn);
   ask.sampling.temperature = 0.9f;
@@ -43,7 +41,7 @@ std::vector<std::vector<int32_t>> talk(Host& host, banter_model* model, const st
 
 void context(banter_model_config& c) {
   c.context_tokens = 512;
-  c.kv_budget_bytes = 4096 * kBytesPerToken;
+  c.kv_budget_bytes = 4096 * tiny_bytes_per_token();
 }
 
 TEST(Budget, ShrinkingAndGrowingChangesNoReply) {
@@ -62,7 +60,8 @@ TEST(Budget, ShrinkingAndGrowingChangesNoReply) {
       const uint64_t weights = host.statistics().weight_bytes;
       const auto replies = talk(host, model, [&](int round) {
         const uint64_t tokens[] = {700, 4096, 520, 1500, 9000, 600};
-        ASSERT_EQ(banter_engine_set_budget(host.engine, weights + tokens[round % 6] * kBytesPerToken), BANTER_OK);
+        ASSERT_EQ(banter_engine_set_budget(host.engine, weights + tokens[round % 6] * tiny_bytes_per_token()),
+                  BANTER_OK);
       });
       EXPECT_EQ(replies, expected) << "window " << window << " swap " << swap;
     }
@@ -121,10 +120,11 @@ TEST(Budget, ACharacterThatSpokeInASmallPoolFillsALargerOne) {
   const auto bytes = tiny_model();
   Host host;
   banter_model* const model =
-      host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 200 * kBytesPerToken; });
+      host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 200 * tiny_bytes_per_token(); });
   banter_npc* const npc = host.npc(model, "P");
   EXPECT_EQ(host.finish(say(npc, "Hi", Ask(4, kGoOn))).kind, BANTER_EVENT_DONE);
-  ASSERT_EQ(banter_engine_set_budget(host.engine, host.statistics().weight_bytes + 900 * kBytesPerToken), BANTER_OK);
+  ASSERT_EQ(banter_engine_set_budget(host.engine, host.statistics().weight_bytes + 900 * tiny_bytes_per_token()),
+            BANTER_OK);
   const Outcome outcome = host.finish(say(npc, std::string(300, 'x'), Ask(200, kGoOn)), 20);
   EXPECT_EQ(outcome.kind, BANTER_EVENT_DONE) << outcome.message;
   EXPECT_EQ(outcome.tokens.size(), 200u);

@@ -268,8 +268,10 @@ TEST(Lifetimes, AnIdleEngineTakesNoTime) {
   const auto us = [](const rusage& r) {
     return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e6 + static_cast<double>(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
   };
-  EXPECT_LT(us(after) - us(before), kSanitized ? 50000 : 5000);  // of a second
-  EXPECT_LE(after.ru_nvcsw - before.ru_nvcsw, kSanitized ? 100 : 10);
+  // The driver of a card has threads of its own, which look around now and then.
+  const bool lenient = kSanitized || is_on_card(model);
+  EXPECT_LT(us(after) - us(before), lenient ? 50000 : 5000);  // of a second
+  EXPECT_LE(after.ru_nvcsw - before.ru_nvcsw, lenient ? 100 : 10);
 }
 
 }  // namespace

@@ -81,25 +81,24 @@ TEST(Many, RepliesAreThoseOfSoloRuns) {
 TEST(Many, ASmallPoolOnlyMakesThemWait) {
   const auto bytes = tiny_model();
   const Replies expected = alone(bytes);
-  // 2 layers of 2 heads of 16 in F32, as the weights are: 512 bytes a token; room for one and a half of the longest conversations.
+  const uint64_t budget = 320 * tiny_bytes_per_token() * 3 / 2;  // one and a half of the longest conversations
   Host host;
-  banter_model* const model = host.load(bytes, [](banter_model_config& c) {
+  banter_model* const model = host.load(bytes, [&](banter_model_config& c) {
     c.context_tokens = 320;
-    c.kv_budget_bytes = 320 * 512 * 3 / 2;
+    c.kv_budget_bytes = budget;
   });
   EXPECT_EQ(together(host, model), expected);
   const banter_engine_statistics figures = host.statistics();
   EXPECT_LE(figures.kv_bytes_used, figures.kv_bytes_total);
-  EXPECT_LE(figures.kv_bytes_total, 320u * 512 * 3 / 2);
+  EXPECT_LE(figures.kv_bytes_total, budget);
 }
 
 TEST(Many, APoolSmallerThanTheContextSaysSo) {
   const auto bytes = tiny_model();
   Host host;
-  banter_model* const model = host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 100 * 512; });
-  banter_model_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+  banter_model* const model =
+      host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 100 * tiny_bytes_per_token(); });
+  const banter_model_info info = info_of(model);
   EXPECT_LE(info.context_tokens, 100u);
   EXPECT_GE(info.context_tokens, 64u);
   const Outcome outcome = host.finish(say(host.npc(model, "P"), "Hi", Ask(0, kGoOn)));

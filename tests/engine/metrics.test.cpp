@@ -66,9 +66,9 @@ TEST(Metrics, rates_and_shares_of_all_time_and_of_the_last_seconds) {
   constexpr uint64_t kMs = 1'000'000, kSecond = 1000 * kMs;
   Metrics metrics;
   const uint64_t start = engine::now_ns();
-  metrics.step({start, start + 100 * kMs, 200, 0, 1});
-  metrics.step({start + 100 * kMs, start + 150 * kMs, 0, 5, 5});
-  metrics.step({start + 150 * kMs, start + 400 * kMs, 100, 5, 6});
+  metrics.step({start, start + 100 * kMs, 0, 200, 0, 1});
+  metrics.step({start + 100 * kMs, start + 150 * kMs, 0, 0, 5, 5});
+  metrics.step({start + 150 * kMs, start + 400 * kMs, 0, 100, 5, 6});
   banter_engine_statistics s = {};
   metrics.read(start + kSecond, s);
   EXPECT_EQ(s.prefill_steps, 1u);
@@ -88,7 +88,7 @@ TEST(Metrics, rates_and_shares_of_all_time_and_of_the_last_seconds) {
   EXPECT_EQ(s.recent_rows_per_step, 0.0);
   EXPECT_EQ(s.recent_idle_share, 1.0);
   EXPECT_NEAR(s.prefill_share, 0.01, 1e-3);
-  metrics.step({start + 10 * kSecond, start + 12 * kSecond, 0, 8, 8});
+  metrics.step({start + 10 * kSecond, start + 12 * kSecond, 0, 0, 8, 8});
   metrics.read(start + 12 * kSecond, s);
   EXPECT_EQ(s.recent_sequences_per_step, 8.0);
   EXPECT_NEAR(s.recent_decode_tokens_per_second, 4.0, 1e-9);
@@ -113,7 +113,7 @@ TEST(Metrics, a_reader_sees_whole_steps_while_they_are_added) {
   std::thread writer([&] {
     const uint64_t start = engine::now_ns();
     while (!stop.load()) {
-      metrics.step({start, start + 1000, 7, 7, 7});
+      metrics.step({start, start + 1000, 0, 7, 7, 7});
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   });
@@ -218,7 +218,7 @@ TEST(EngineMetrics, WhatAPreemptionCosts) {
   // Room for hardly more than one of the two.
   banter_model* const model = host.load(bytes, [](banter_model_config& c) {
     c.context_tokens = 256;
-    c.kv_budget_bytes = 320 * 512;
+    c.kv_budget_bytes = 320 * tiny_bytes_per_token();
   });
   Ask background(200, kGoOn), player(200, kGoOn);
   background.config.priority = 0;
@@ -364,7 +364,7 @@ TEST(EngineTrace, EveryRequestBeginsAndEndsOnceAndSpansNest) {
   EXPECT_EQ(banter_engine_trace_start(host.engine, 0), BANTER_ERROR_STATE);
   banter_model* const model = host.load(bytes, [](banter_model_config& c) {
     c.context_tokens = 256;
-    c.kv_budget_bytes = 320 * 512;  // so small that requests take pages from one another
+    c.kv_budget_bytes = 320 * tiny_bytes_per_token();  // so small that requests take pages from one another
   });
   std::vector<banter_request_id> done, cancelled;
   // However late this thread gets to cancelling, there is something to cancel.

@@ -8,9 +8,6 @@
 namespace banter::test {
 namespace {
 
-// 2 layers of 2 heads of 16 in F32, as the weights are.
-constexpr uint64_t kBytesPerToken = 512;
-
 std::string lore(size_t bytes) {
   std::string text = "The village of Ash lies between two rivers. ";
   while (text.size() < bytes) {
@@ -55,7 +52,7 @@ TEST(Prefix, FortyAtOnceComputeTheLoreOnceAndStoreItOnce) {
   const auto bytes = tiny_model();
   Host host([](banter_engine_config& c) { c.step_tokens = 64; });
   banter_model* const model =
-      host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 4000 * kBytesPerToken; });
+      host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 4000 * tiny_bytes_per_token(); });
   const Cast cast(host, model, 40, lore(800));
   std::vector<banter_request_id> requests;
   for (int i = 0; i < 40; ++i) requests.push_back(say(cast.npcs[static_cast<size_t>(i)], "Hello?", sampled(i)));
@@ -73,7 +70,7 @@ TEST(Prefix, FortyAtOnceComputeTheLoreOnceAndStoreItOnce) {
   EXPECT_GT(prompt, 40u * 800);
   EXPECT_LT(computed, 800u + 64 + 40 * 130) << "of " << prompt;
   // The lore once, and each one's own words: a page of 32 tokens for the copy where they part, and what they add.
-  EXPECT_LE(most, (800 + 40 * (130 + 32)) * kBytesPerToken);
+  EXPECT_LE(most, (800 + 40 * (130 + 32)) * tiny_bytes_per_token());
 }
 
 TEST(Prefix, SharingChangesNoReply) {
@@ -113,7 +110,7 @@ TEST(Prefix, APoolTooSmallForEverybodyOnlyMakesThemWait) {
     });
     banter_model* const model = host.load(bytes, [&](banter_model_config& c) {
       c.context_tokens = 512;
-      c.kv_budget_bytes = (run == 0 ? 20000 : 700) * kBytesPerToken;
+      c.kv_budget_bytes = (run == 0 ? 20000 : 700) * tiny_bytes_per_token();
     });
     const Cast cast(host, model, 6, lore(200));
     const Cast others(host, model, 6, lore(100) + "Elsewhere. ");
@@ -191,7 +188,7 @@ TEST(Prefix, ASequenceThatFillsThePoolGoesOn) {
     const auto bytes = tiny_model(options);
     Host host;
     banter_model* const model =
-        host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 320 * kBytesPerToken; });
+        host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 320 * tiny_bytes_per_token(); });
     banter_model_info info{};
     info.struct_size = sizeof info;
     ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);

@@ -202,7 +202,7 @@ TEST(Speculation, AFullPoolOnlyMeansFewerGuesses) {
     banter_model* draft = nullptr;
     const auto small = [](banter_model_config& c) {
       context(c);
-      c.kv_budget_bytes = 300 * 512;
+      c.kv_budget_bytes = 300 * tiny_bytes_per_token();
     };
     if (by_draft) draft = host.load(bytes, small);
     banter_model* const model = host.load(bytes, [&](banter_model_config& c) {
@@ -222,11 +222,11 @@ TEST(Speculation, TheDraftModelsOwnCharactersComeFirst) {
     Host host;
     expected = talk(host, host.load(bytes, context));
   }
-  for (const uint64_t pages : {uint64_t{300}, uint64_t{600}}) {
+  for (const uint64_t tokens : {uint64_t{300}, uint64_t{600}}) {
     Host host;
     banter_model* const draft = host.load(bytes, [&](banter_model_config& c) {
       context(c);
-      c.kv_budget_bytes = pages * 512;
+      c.kv_budget_bytes = tokens * tiny_bytes_per_token();
     });
     banter_model* const model = host.load(bytes, [&](banter_model_config& c) {
       context(c);
@@ -235,8 +235,8 @@ TEST(Speculation, TheDraftModelsOwnCharactersComeFirst) {
     });
     std::vector<banter_request_id> long_replies;
     for (int i = 0; i < 3; ++i) long_replies.push_back(complete(model, "abcabcabc", Ask(200, kGoOn)));
-    EXPECT_EQ(talk(host, draft), expected) << pages;
-    EXPECT_EQ(talk(host, model), expected) << pages;
+    EXPECT_EQ(talk(host, draft), expected) << tokens;
+    EXPECT_EQ(talk(host, model), expected) << tokens;
     for (const banter_request_id request : long_replies) {
       EXPECT_EQ(host.finish(request).tokens.size(), 200u);
       EXPECT_EQ(host.outcomes[request].tokens, host.outcomes[long_replies[0]].tokens);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -42,6 +43,13 @@ struct Outcome {
   int terminals = 0;
 };
 
+/** Whether this process is to show the CUDA backend (tests/gpu): what an engine decides to compute on the processor then fails the
+ *  test, since it would show nothing. */
+inline bool card_is_expected() {
+  const char* const library = std::getenv("BANTER_CUDA_LIBRARY");
+  return library != nullptr && *library != '\0';
+}
+
 class Host {
  public:
   explicit Host(const std::function<void(banter_engine_config&)>& change = nullptr) {
@@ -49,6 +57,7 @@ class Host {
     banter_engine_config_init(&config, sizeof config);
     config.thread_count = 1;
     config.flags = BANTER_ENGINE_NORMAL_PRIORITY;
+    if (card_is_expected()) config.log = fail_without_card;
     if (change) change(config);
     EXPECT_EQ(banter_engine_create(BANTER_API_VERSION, &config, &engine), BANTER_OK) << banter_last_error_message();
   }
@@ -127,6 +136,9 @@ class Host {
   bool keep_events = true;
 
  private:
+  static void fail_without_card(banter_log_level, const char* message, void*) {
+    if (std::strncmp(message, "CUDA is not used", 16) == 0) ADD_FAILURE() << message;
+  }
   void record(const banter_event& e) {
     Outcome& outcome = outcomes[e.request];
     if (e.kind == BANTER_EVENT_TEXT) outcome.text.append(e.text, e.text_len);
@@ -230,6 +242,29 @@ inline banter_request_id complete(banter_model* model, const std::string& text, 
   EXPECT_EQ(banter_model_complete(model, text.data(), text.size(), ask.get(), &request), BANTER_OK)
       << banter_last_error_message();
   return request;
+}
+
+inline banter_model_info info_of(banter_model* model) {
+  banter_model_info info{};
+  info.struct_size = sizeof info;
+  EXPECT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+  return info;
+}
+inline bool is_on_card(banter_model* model) {
+  return std::strncmp(info_of(model).backend, "cuda", 4) == 0;
+}
+/** A card's pages are never float32. */
+inline bool is_served(banter_kv_type type) {
+  return type != BANTER_KV_F32 || !card_is_expected();
+}
+/** Bytes that a token of tiny_model() takes where no format is asked for: its backend decides. */
+inline uint64_t tiny_bytes_per_token() {
+  static const uint64_t bytes = [] {
+    const auto file = tiny_model();
+    Host host;
+    return uint64_t{info_of(host.load(file)).kv_bytes_per_token};
+  }();
+  return bytes;
 }
 
 inline constexpr uint32_t kGoOn = BANTER_REQUEST_IGNORE_END;

@@ -22,6 +22,12 @@ namespace banter::test {
  *  build has it. */
 std::vector<std::string> backend_names();
 std::unique_ptr<ops::Backend> create_backend(const std::string& name, ThreadPool& pool);
+/** Computing on "cuda" takes a thousand times as long. */
+#if defined(BANTER_CUDA_EMULATOR)
+inline constexpr bool kCardIsEmulated = true;
+#else
+inline constexpr bool kCardIsEmulated = false;
+#endif
 /** A name as GoogleTest takes it: letters, digits and underscores. */
 std::string test_name(std::string text);
 

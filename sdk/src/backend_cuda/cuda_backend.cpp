@@ -81,6 +81,13 @@ class CudaBackend final : public ops::Backend {
     graphs_.clear();  // they may name it
   }
   bool is_host_memory() const override { return false; }
+  std::optional<uint64_t> free_memory() const override {
+    const Current here(*context_);
+    size_t free = 0, total = 0;
+    if (here && cudaMemGetInfo(&free, &total) == cudaSuccess) return free;
+    if (here) static_cast<void>(cudaGetLastError());  // whoever allocates will hear of it
+    return std::nullopt;
+  }
   Result<void> copy_to_host(void* host, const void* device, size_t bytes) override {
     return guarded([&] { return receive(host, device, bytes); });
   }
@@ -110,6 +117,7 @@ class CudaBackend final : public ops::Backend {
     return guarded([&]() -> Result<std::unique_ptr<ops::Weight>> {
       const Current here(*context_);
       if (!here) return here.error();
+      graphs_.clear();  // they know weights by their addresses, and this one's may be a freed one's
       return weights_.upload(type, rows, cols, data, progress_);
     });
   }
@@ -295,6 +303,7 @@ Result<std::unique_ptr<ops::Rope>> CudaBackend::make_rope(const ops::RopeSpec& s
     return made.error();
   }
   if (Result<void> sent = copy_from_host(rope->table.as(), table.data(), bytes); !sent) return sent.error();
+  graphs_.clear();  // as in upload()
   return std::unique_ptr<ops::Rope>(std::move(rope));
 }
 

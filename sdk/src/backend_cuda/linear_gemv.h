@@ -108,10 +108,11 @@ __device__ __forceinline__ void gemv_add(const GemvBlock<kId>& block, const Head
   }
 }
 
-/** Blocks that a lane has under way: what registers allow beside the activations. */
+/** Blocks that a lane has under way: what registers allow beside the activations. Q2_K's two scales and two minima take the most. */
 template <ops::FormId kId, int kRows>
 struct Ahead {
-  static constexpr int kBlocks = (Form<kId>::kBaseBits == 2 ? 8 : 4) / (kRows > 4 ? 2 : 1);
+  using F = Form<kId>;
+  static constexpr int kBlocks = (F::kBaseBits == 2 ? 8 : 4) / (kRows <= 4 ? 1 : F::kPer16 && F::kHasMin ? 4 : 2);
 };
 
 /** Sums of blocks [begin, end) of a panel; begin is a multiple of 8, end - begin too where the form has super-blocks. */

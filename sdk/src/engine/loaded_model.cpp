@@ -44,6 +44,9 @@ Result<void> create_pool(LoadedModel& loaded, const LoadSettings& settings) {
   if (budget == 0) {
     const uint64_t one = conversation_bytes(groups, wanted, loaded.chunk_tokens);
     budget = std::max(std::min(one * kDefaultConversations, kDefaultKvLimit), std::min(one, 2 * kDefaultKvLimit));
+    // A card that is nearly full rather keeps fewer conversations than none; some of it stays for the steps' own buffers.
+    const auto free = loaded.backend->free_memory();
+    if (free && *free - *free / 8 >= one) budget = std::min(budget, *free - *free / 8);
   }
   const uint64_t weights = loaded.model->weight_bytes();
   if (settings.memory_left != UINT64_MAX) {

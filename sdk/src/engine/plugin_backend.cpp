@@ -26,6 +26,7 @@ class Forwarder final : public ops::Backend {
   Result<void*> allocate(size_t bytes) override { return ours(backend_->allocate(bytes)); }
   void deallocate(void* memory) override { backend_->deallocate(memory); }
   bool is_host_memory() const override { return backend_->is_host_memory(); }
+  std::optional<uint64_t> free_memory() const override { return backend_->free_memory(); }
   Result<void> copy_to_host(void* host, const void* device, size_t bytes) override {
     return ours(backend_->copy_to_host(host, device, bytes));
   }

@@ -81,13 +81,20 @@ void plan_decoder(TensorPlan& plan, const Hyperparameters& hp, DecoderWeights& w
   plan.allow("rope_factors_short.weight");
 }
 
-// Weights take on a host backend about what they take in the file.
+// Weights take about what they take in the file.
 Result<void> check_memory(const TensorPlan& plan, const ops::Backend& backend, uint64_t extra_bytes) {
-  if (!backend.is_host_memory()) return {};  // a device's allocator knows better
+  const bool is_host = backend.is_host_memory();
   uint64_t needed = extra_bytes;
   for (const MatrixPlan& matrix : plan.matrices()) needed += matrix.bytes();
-  const std::optional<uint64_t> available = available_memory();
+  const std::optional<uint64_t> available = is_host ? available_memory() : backend.free_memory();
   if (!available || needed <= *available) return {};
+  if (!is_host) {
+    return Error{BANTER_ERROR_OUT_OF_MEMORY,
+                 "the model needs about " + std::to_string((needed >> 20) + 1) +
+                     " MiB of the graphics card's memory and " + std::to_string(*available >> 20) +
+                     " MiB are free; use a smaller model or a stronger quantisation, or lower "
+                     "the game's use of that memory"};
+  }
   return Error{BANTER_ERROR_OUT_OF_MEMORY, "the model needs about " + gib(needed) + " of memory and " +
                                                gib(*available) +
                                                " are available; close other programs, or use a smaller model or a "

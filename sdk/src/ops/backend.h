@@ -201,6 +201,8 @@ class Backend {
   virtual void deallocate(void* memory) = 0;
   /** True where host code may read and write allocate()d memory directly; ops are then done when they return. */
   virtual bool is_host_memory() const = 0;
+  /** Bytes that allocate() and upload() find on a device now, as far as it tells; nothing where memory is the host's. */
+  virtual std::optional<uint64_t> free_memory() const { return std::nullopt; }
   virtual Result<void> copy_to_host(void* host, const void* device, size_t bytes) = 0;
   virtual Result<void> copy_from_host(void* device, const void* host, size_t bytes) = 0;
   /** Within the backend's memory; the two do not overlap. Ordered before the ops of the next step. */

@@ -1,6 +1,7 @@
 // The parts of banter_bench_cuda.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -20,8 +21,12 @@ struct Settings {
   bool smoke = false;    // tiny shapes: does it run at all? Times mean nothing
   double seconds = 0.1;  // that a line's measurement takes at least
   std::vector<std::string> types = {"Q4_0", "Q4_K", "Q8_0", "F16"};
-  std::vector<std::string> shapes = {"0.5B", "1B", "8B"};
+  std::vector<std::string> shapes = {"8B", "1B", "0.5B"};  // the most telling first
   std::vector<int> npcs = {1, 2, 4, 8, 16, 32, 64};
+  /** Nothing new begins from then on; what is left out is said. */
+  std::chrono::steady_clock::time_point stop_at = std::chrono::steady_clock::time_point::max();
+
+  bool time_is_up() const { return std::chrono::steady_clock::now() >= stop_at; }
 };
 
 /** The type of that name; null: there is none. */

@@ -177,8 +177,8 @@ Result<void> RenderLoad::create(int32_t device, double milliseconds) {
   if (Result<void> made = check(cudaMalloc(&pixels_, bytes), "allocating pixels"); !made) return made;
   if (Result<void> cleared = check(cudaMemset(pixels_, 0, bytes), "clearing pixels"); !cleared) return cleared;
   for (rounds_ = 256; rounds_ < 1 << 28; rounds_ *= 2) {
-    Result<double> took = frame();
-    if (took) took = frame();
+    if (const Result<double> warm_up = frame(); !warm_up) return warm_up.error();
+    const Result<double> took = frame();
     if (!took) return took.error();
     if (*took * 4 < milliseconds) continue;
     rounds_ = static_cast<int32_t>(rounds_ * std::min(8.0, milliseconds / *took));

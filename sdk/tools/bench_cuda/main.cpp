@@ -1,10 +1,11 @@
 // banter_bench_cuda: the CUDA backend against the limits of the card that it runs on, measured in the same run.
 //
-//   banter_bench_cuda [--device N] [--types Q4_0,Q4_K,…] [--shapes 0.5B,1B,8B] [--npcs 1,8,64] [--seconds S]
-//                     [--no-kernels] [--no-models] [--no-frames] [--smoke]
+//   banter_bench_cuda [--device N] [--types Q4_0,Q4_K,…] [--shapes 8B,1B,0.5B] [--npcs 1,8,64] [--seconds S]
+//                     [--limit S] [--no-kernels] [--no-models] [--no-frames] [--smoke]
 //
 // A table, then one JSON object as the last line. --smoke: tiny sizes, to see that all of it runs; its figures mean nothing.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <string>
 
@@ -29,16 +30,21 @@ int main(int argc, char** argv) {
   Settings settings;
   int device = -1;
   bool no_kernels = false, no_models = false, no_frames = false;
+  double limit = 1e6;
   app.add_option("--device", device, "CUDA's number of the card; -1: the best one");
   app.add_option("--types", settings.types, "weight types")->delimiter(',');
   app.add_option("--shapes", settings.shapes, "model shapes")->delimiter(',');
   app.add_option("--npcs", settings.npcs, "characters that talk at once")->delimiter(',')->check(CLI::Range(1, 64));
   app.add_option("--seconds", settings.seconds, "that a line takes at least")->check(CLI::Range(0.001, 60.0));
+  app.add_option("--limit", limit, "seconds after which no further type or model begins")->check(CLI::Range(1.0, 1e6));
   app.add_flag("--no-kernels", no_kernels);
   app.add_flag("--no-models", no_models);
   app.add_flag("--no-frames", no_frames);
   app.add_flag("--smoke", settings.smoke, "tiny sizes");
   CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // whoever ends it early has the lines so far
+  settings.stop_at = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                            std::chrono::duration<double>(limit));
   if (settings.smoke) {
     settings.shapes = {"smoke"};
     settings.npcs = {1, 3};

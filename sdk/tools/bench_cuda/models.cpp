@@ -156,7 +156,8 @@ class Talk {
       if (Result<void> room = cache.reserve(static_cast<int32_t>(tokens)); !room) return room;
       batch_.chunks[i] = {&cache, std::span<const int32_t>(tokens_).first(tokens), model::LogitRows::kLast};
     }
-    auto logits = model_.decoder->forward(*sequences_.pool, batch_);
+    // As the engine's steps: the best logits come to the host, not all of them.
+    auto logits = model_.decoder->forward_best(*sequences_.pool, batch_);
     return logits ? Result<void>() : Result<void>(logits.error());
   }
 
@@ -268,6 +269,11 @@ Result<Json> bench_models(ops::Backend& backend, const CardLimits& limits, const
       const TypeTraits* const type = find_type(type_name);
       if (type == nullptr) return Error{BANTER_ERROR_INVALID_ARGUMENT, "There is no weight type " + type_name + "."};
       const std::string label = name + " " + type_name;
+      if (settings.time_is_up()) {
+        std::printf("%-12s left out, time is up\n", label.c_str());
+        lines.push_back({{"model", label}, {"left_out", true}});
+        continue;
+      }
       auto m = make_model(backend, *shape, *type, settings.smoke ? 20 : kPrompt, 64);
       if (!m && banter_result_class(m.error().code) == BANTER_ERROR_OUT_OF_MEMORY) {
         std::printf("%-12s does not fit: %s\n", label.c_str(), m.error().message.c_str());
