@@ -306,8 +306,11 @@ TEST_F(Resting, ADeadlineEndsWhatWaitsForTheStep) {
   Ask first(30, kGoOn), late(10, kGoOn);
   first.config.priority = 7;
   late.config.deadline_ms = 400;
+  const uint64_t before = host.statistics().requests_submitted;
   complete(model, "Once upon a time", first);
   const banter_request_id request = complete(model, "Too late", late);
+  // The engine has heard of both before the step begins.
+  ASSERT_TRUE(host.pump_until([&] { return host.statistics().requests_submitted >= before + 2; }));
   until_it_rests();
   const Outcome outcome = host.finish(request, 20);
   EXPECT_EQ(outcome.kind, BANTER_EVENT_FAILED);
