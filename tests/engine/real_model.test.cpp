@@ -28,13 +28,18 @@ constexpr int32_t kContext = 1024;
 
 using Replies = std::vector<std::vector<int32_t>>;
 
-/** Room for little more than one conversation. */
-uint64_t small_pool(const char* path, banter_kv_type kv_type = BANTER_KV_AUTO) {
+banter_model_config config_of(const char* path) {
   banter_model_config config;
   banter_model_config_init(&config, sizeof config);
   config.path = path;
   config.path_len = BANTER_ZERO_TERMINATED;
   config.context_tokens = kContext;
+  return config;
+}
+
+/** Room for little more than one conversation. */
+uint64_t small_pool(const char* path, banter_kv_type kv_type = BANTER_KV_AUTO) {
+  banter_model_config config = config_of(path);
   config.kv_type = kv_type;
   banter_model_needs needs{};
   needs.struct_size = sizeof needs;
@@ -44,11 +49,7 @@ uint64_t small_pool(const char* path, banter_kv_type kv_type = BANTER_KV_AUTO) {
 
 banter_model* load(Host& host, const char* path, uint64_t kv_budget_bytes,
                    const std::function<void(banter_model_config&)>& change = nullptr) {
-  banter_model_config config;
-  banter_model_config_init(&config, sizeof config);
-  config.path = path;
-  config.path_len = BANTER_ZERO_TERMINATED;
-  config.context_tokens = kContext;
+  banter_model_config config = config_of(path);
   config.kv_budget_bytes = kv_budget_bytes;
   if (change) change(config);
   banter_model* model = nullptr;

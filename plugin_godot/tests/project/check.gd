@@ -47,6 +47,13 @@ func until(condition: Callable, seconds := 20.0) -> bool:
 	return true
 
 
+## The next failure of an engine or a character: [code, message]; empty until it is told.
+func listen(node: Node) -> Array:
+	var told: Array = []
+	node.failed.connect(func(code: int, message: String) -> void: told.append_array([code, message]), CONNECT_ONE_SHOT)
+	return told
+
+
 func new_engine(path := MODEL) -> BanterEngine:
 	var engine := BanterEngine.new()
 	engine.chat_template = TEMPLATE

@@ -12,10 +12,9 @@ func test() -> void:
 	await too_long()
 
 
-## The next failure of an engine or a character: [code, message].
+## Waits for the next failure.
 func failure_of(node: Node) -> Array:
-	var told: Array = []
-	node.failed.connect(func(code: int, message: String) -> void: told.append_array([code, message]), CONNECT_ONE_SHOT)
+	var told := listen(node)
 	check(await until(func() -> bool: return not told.is_empty()), "failed is told")
 	check(told.size() == 2 and told[1].length() > 20, "in words: %s" % [told])
 	return told

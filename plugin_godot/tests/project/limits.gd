@@ -20,13 +20,6 @@ func test() -> void:
 	await outgrown()
 
 
-## The next failure of a node: [code, message].
-func listen(node: Node) -> Array:
-	var told: Array = []
-	node.failed.connect(func(code: int, message: String) -> void: told.append_array([code, message]), CONNECT_ONE_SHOT)
-	return told
-
-
 func refused_devices_and_budgets() -> void:
 	var engine := BanterEngine.new()
 	engine.chat_template = TEMPLATE
