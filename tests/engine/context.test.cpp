@@ -122,6 +122,34 @@ TEST_F(Context, ASummaryStandsBehindThePersonaOfTheNextPrompt) {
   EXPECT_LT(persona, summary);
 }
 
+TEST_F(Context, ASummaryLeavesRoomForTheTalkInASmallContext) {
+  for (const uint32_t tokens : {160u, 200u, 256u}) {
+    banter_npc* const teller = npc(BANTER_CONTEXT_SUMMARIZE, tokens);
+    uint32_t dropped = 0;
+    for (int i = 0; i < 12; ++i) {
+      const Outcome outcome = host.finish(say(teller, "And then?", Ask(20, kGoOn)));
+      ASSERT_EQ(outcome.kind, BANTER_EVENT_DONE) << tokens << ": " << outcome.message;
+      dropped += outcome.dropped_turns;
+    }
+    EXPECT_GT(dropped, 0u);
+  }
+}
+
+TEST_F(Context, ASummaryGoesBeforeWhatIsSaidHasNoRoom) {
+  const auto answer = [&](banter_npc* npc, size_t length) {
+    return host.finish(say(npc, std::string(length, '.'), Ask(4, kGoOn | BANTER_REQUEST_REPORT_PROMPT)));
+  };
+  size_t longest = 1;
+  while (answer(npc(BANTER_CONTEXT_STOP, 256), longest + 1).kind == BANTER_EVENT_DONE) ++longest;
+  ASSERT_LT(longest, 256u);
+  banter_npc* const teller = npc(BANTER_CONTEXT_SUMMARIZE, 256);
+  ASSERT_GT(until_trimmed(teller).dropped_turns, 0u);
+  const size_t with_summary = answer(teller, 1).prompt.size();
+  ASSERT_GT(with_summary, answer(npc(BANTER_CONTEXT_TRIM, 256), 1).prompt.size()) << "there is no summary";
+  EXPECT_EQ(answer(teller, longest).kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(answer(teller, longest + 1).code, BANTER_ERROR_PROMPT_TOO_LONG);
+}
+
 TEST_F(Context, SummariesMakeNoEventsAndChangeNoReplyWhenAskedAtOnce) {
   std::vector<std::vector<int32_t>> replies[2];
   for (const bool at_once : {false, true}) {

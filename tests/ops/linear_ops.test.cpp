@@ -170,6 +170,31 @@ TEST_P(LinearOps, LogitsOfChosenRowsAreCapped) {
   }
 }
 
+TEST_P(LinearOps, LogitsInPartsAreThoseOfTheWhole) {
+  const std::vector<float> x = test::random_values(2 * 256, 1);
+  const int32_t rows[] = {1, 0};
+  for (const TensorType type : {TensorType::kQ8_0, TensorType::kF16}) {
+    const auto head = upload(Matrix(type, 101, 256, 2));
+    const auto compute = [&](int32_t parts) {
+      std::vector<float> logits(2 * 101, std::numeric_limits<float>::quiet_NaN());
+      backend_->begin_step({});
+      for (int32_t part = 0; part < parts; ++part) {
+        backend_->logits({.head = head.get(),
+                          .x = x.data(),
+                          .row_indices = rows,
+                          .logits = logits.data(),
+                          .softcap = 3.0f,
+                          .part = part,
+                          .parts = parts});
+      }
+      EXPECT_TRUE(backend_->end_step());
+      return logits;
+    };
+    const std::vector<float> whole = compute(1);
+    for (const int32_t parts : {2, 3, 7, 32}) EXPECT_EQ(compute(parts), whole) << parts;
+  }
+}
+
 TEST_P(LinearOps, EmbeddingsAreScaledAndCheckedAgainstTheTable) {
   const Matrix m(TensorType::kQ4_0, 10, 64, 2);
   const auto table = upload(m);

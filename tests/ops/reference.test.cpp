@@ -196,9 +196,18 @@ TEST_F(ReferenceTest, LogitsOfChosenRows) {
   const std::unique_ptr<Weight> head = upload(TensorType::kF32, kVocabulary, kIn, w);
   const std::vector<int32_t> rows = {4, 1, 1};
   for (const float cap : {0.0f, 5.0f}) {
+    const int32_t parts = cap == 0 ? 1 : 4;
     std::vector<float> logits(rows.size() * kVocabulary);
     begin(6);
-    backend_->logits({.head = head.get(), .x = x.data(), .row_indices = rows, .logits = logits.data(), .softcap = cap});
+    for (int32_t part = 0; part < parts; ++part) {
+      backend_->logits({.head = head.get(),
+                        .x = x.data(),
+                        .row_indices = rows,
+                        .logits = logits.data(),
+                        .softcap = cap,
+                        .part = part,
+                        .parts = parts});
+    }
     end();
     for (size_t r = 0; r < rows.size(); ++r) {
       for (int64_t o = 0; o < kVocabulary; ++o) {

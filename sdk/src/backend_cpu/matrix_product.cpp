@@ -120,7 +120,7 @@ void MatrixProduct::multiply_chunk(const Inputs& inputs, std::span<const Output>
     const int64_t rows = std::min<int64_t>(inputs.rows, plan.slice_rows);
     const double cost = std::max(static_cast<double>(weight.panel_bytes) / kBytesPerNanosecond,
                                  2.0 * kPanelRows * static_cast<double>(weight.cols * rows) / kOperationsPerNanosecond);
-    const int64_t panels = weight.panel_count();
+    const int64_t panels = outputs[i].panel_count();
     const int64_t fair = std::max<int64_t>(1, panels / (4 * pool_.threads()));
     plan.group = std::clamp<int64_t>(static_cast<int64_t>(kUnitNanoseconds / cost), 1, fair);
     plan.groups = (panels + plan.group - 1) / plan.group;
@@ -133,8 +133,9 @@ void MatrixProduct::multiply_chunk(const Inputs& inputs, std::span<const Output>
     const Plan& plan = plans[i];
     const int64_t local = unit - plan.first_unit;
     Slice slice;
-    slice.first_panel = local % plan.groups * plan.group;
-    slice.panels = std::min(plan.group, outputs[i].weight->panel_count() - slice.first_panel);
+    const int64_t panel = local % plan.groups * plan.group;
+    slice.first_panel = outputs[i].first_panel() + panel;
+    slice.panels = std::min(plan.group, outputs[i].panel_count() - panel);
     slice.first_row = local / plan.groups * plan.slice_rows;
     slice.rows = std::min<int64_t>(plan.slice_rows, inputs.rows - slice.first_row);
     run_slice(inputs, outputs[i], slice);
@@ -190,7 +191,11 @@ Result<void> MatrixProduct::gated(const ops::GatedParams& params) {
 }
 
 Result<void> MatrixProduct::logits(const ops::LogitsParams& params) {
-  Output output{.weight = static_cast<const PackedWeight*>(params.head), .y = params.logits, .softcap = params.softcap};
+  Output output{.weight = static_cast<const PackedWeight*>(params.head),
+                .y = params.logits,
+                .softcap = params.softcap,
+                .part = params.part,
+                .parts = params.parts};
   const int64_t cols = output.weight->cols;
   const auto rows = static_cast<int32_t>(params.row_indices.size());
   for (int32_t first = 0; first < rows; first += kChunkRows) {

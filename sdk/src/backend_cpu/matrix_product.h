@@ -30,6 +30,10 @@ class MatrixProduct {
     float* y = nullptr;  // [rows][weight->rows]
     float softcap = 0;
     ops::Activation activation = ops::Activation::kSilu;
+    int32_t part = 0, parts = 1;  // of its panels
+
+    int64_t first_panel() const { return weight->panel_count() * part / parts; }
+    int64_t panel_count() const { return weight->panel_count() * (part + 1) / parts - first_panel(); }
   };
   /** Rows of activations in both forms; `floats` is set where a float weight reads them. */
   struct Inputs {

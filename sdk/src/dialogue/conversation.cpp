@@ -25,16 +25,16 @@ const char* speaker(Role role) {
 
 }  // namespace
 
-Result<std::vector<TokenId>> Conversation::render(const ChatFormat& format, size_t from, std::string_view said,
-                                                  Thinking thinking) const {
+Result<std::vector<TokenId>> Conversation::render(const ChatFormat& format, size_t from, std::string_view summary,
+                                                  std::string_view said, Thinking thinking) const {
   std::vector<Turn> turns = examples_;
   turns.insert(turns.end(), turns_.begin() + static_cast<std::ptrdiff_t>(from), turns_.end());
   if (!said.empty()) turns.push_back({Role::kUser, std::string(said)});
-  if (summary_.empty()) return format.encode(persona_, turns, thinking);
+  if (summary.empty()) return format.encode(persona_, turns, thinking);
   std::string system = persona_;
   if (!system.empty()) system += "\n\n";
   system += kSummaryTitle;
-  system += summary_;
+  system += summary;
   return format.encode(system, turns, thinking);
 }
 
@@ -45,10 +45,14 @@ size_t Conversation::exchange_at(size_t from) const {
 
 Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
                                         Thinking thinking) const {
-  auto prompt = fitted(format, limits, said, thinking);
+  auto prompt = fitted(format, limits, summary_, said, thinking);
+  // As the oldest of what a character remembers, a summary goes before what is said has no room.
+  if (!prompt && prompt.error().code == BANTER_ERROR_PROMPT_TOO_LONG && !summary_.empty()) {
+    prompt = fitted(format, limits, {}, said, thinking);
+  }
   if (!prompt || policy_ != ContextPolicy::kSlide) return prompt;
   // What a prompt without any turn begins with, too, is persona and examples.
-  const auto bare = render(format, turns_.size(), {}, thinking);
+  const auto bare = render(format, turns_.size(), summary_, {}, thinking);
   if (bare) {
     const auto parted = std::mismatch(bare->begin(), bare->end(), prompt->tokens.begin(), prompt->tokens.end());
     prompt->pinned_tokens = static_cast<int32_t>(parted.first - bare->begin());
@@ -56,11 +60,11 @@ Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextL
   return prompt;
 }
 
-Result<Prompt> Conversation::fitted(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
-                                    Thinking thinking) const {
+Result<Prompt> Conversation::fitted(const ChatFormat& format, const ContextLimits& limits, std::string_view summary,
+                                    std::string_view said, Thinking thinking) const {
   const auto room = static_cast<size_t>(std::max(0, limits.context_tokens - limits.reply_reserve));
   Prompt prompt;
-  auto whole = render(format, 0, said, thinking);
+  auto whole = render(format, 0, summary, said, thinking);
   if (!whole) return whole.error();
   prompt.dropped_turns = forgotten_turns_;
   if (whole->size() <= room) {
@@ -85,7 +89,7 @@ Result<Prompt> Conversation::fitted(const ChatFormat& format, const ContextLimit
   while (low <= high) {
     const size_t middle = low + (high - low) / 2;
     const size_t from = std::min(exchange_at(middle), last_start);
-    auto tokens = render(format, from, said, thinking);
+    auto tokens = render(format, from, summary, said, thinking);
     if (!tokens) return tokens.error();
     if (tokens->size() <= wanted) {
       best = std::move(*tokens);
@@ -98,7 +102,7 @@ Result<Prompt> Conversation::fitted(const ChatFormat& format, const ContextLimit
   }
   if (!best && last_start > 0) {
     // The slack is a wish, the reserve a promise.
-    auto tokens = render(format, last_start, said, thinking);
+    auto tokens = render(format, last_start, summary, said, thinking);
     if (!tokens) return tokens.error();
     if (tokens->size() <= room) {
       best = std::move(*tokens);
@@ -106,7 +110,7 @@ Result<Prompt> Conversation::fitted(const ChatFormat& format, const ContextLimit
     }
   }
   if (!best) {
-    auto smallest = render(format, last_start, said, thinking);
+    auto smallest = render(format, last_start, summary, said, thinking);
     const size_t needed = smallest ? smallest->size() : whole->size();
     return Error{BANTER_ERROR_PROMPT_TOO_LONG, "The persona and the newest turn need " + std::to_string(needed) +
                                                    " tokens, but the context of " +

@@ -52,7 +52,7 @@ struct ConversationState {
  *  turns go (but for kStop), whole exchanges (up to the next user turn) at a time, until an eighth of the context is free
  *  beyond the reserve: each time turns go the whole prompt must be computed anew, and without that slack it would happen
  *  at every turn. With kSummarize, what goes is kept until a summary of it comes; the summary stands behind the persona in
- *  the system message. */
+ *  the system message, unless persona and newest turn leave no room for it. */
 class Conversation {
  public:
   explicit Conversation(std::string persona, std::vector<Turn> examples = {},
@@ -90,12 +90,12 @@ class Conversation {
   const std::vector<Turn>& examples() const { return examples_; }
 
  private:
-  Result<std::vector<text::TokenId>> render(const ChatFormat& format, size_t from, std::string_view said,
-                                            Thinking thinking) const;
+  Result<std::vector<text::TokenId>> render(const ChatFormat& format, size_t from, std::string_view summary,
+                                            std::string_view said, Thinking thinking) const;
   /** The first turn at or after `from` where an exchange starts, or turns_.size(). */
   size_t exchange_at(size_t from) const;
-  Result<Prompt> fitted(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
-                        Thinking thinking) const;
+  Result<Prompt> fitted(const ChatFormat& format, const ContextLimits& limits, std::string_view summary,
+                        std::string_view said, Thinking thinking) const;
   void forget_oldest();
 
   std::string persona_;

@@ -9,7 +9,7 @@ namespace banter::engine {
 
 namespace {
 
-constexpr uint32_t kSummaryTokens = 200;
+constexpr uint32_t kMostSummaryTokens = 200;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void EngineThread::start_summary(NpcObject& npc) {
     made->arrival = ++arrivals_;
     made->id = made->arrival;  // below every id of a request, for the trace
     made->submitted_ns = now_ns();
-    made->max_tokens = kSummaryTokens;
+    made->max_tokens = std::min(kMostSummaryTokens, static_cast<uint32_t>(runner->context_of(&npc)) / 4);
     made->params.temperature = 0;
     // A token is a byte at least, and about four in most languages.
     made->text = state.conversation.summary_request(static_cast<size_t>(runner->loaded().context_tokens));

@@ -64,9 +64,9 @@ size_t ModelRunner::turn_bytes_limit() const {
 
 // ---------------------------------------------------------------- beginning and ending
 
-int32_t ModelRunner::context_of(const Generation& generation) const {
+int32_t ModelRunner::context_of(const NpcObject* npc) const {
   const int32_t model_limit = loaded_->context_tokens;
-  const uint32_t wanted = generation.npc != nullptr ? generation.npc->context_tokens : 0;
+  const uint32_t wanted = npc != nullptr ? npc->context_tokens : 0;
   return wanted == 0 ? model_limit
                      : static_cast<int32_t>(std::min<uint32_t>(wanted, static_cast<uint32_t>(model_limit)));
 }
@@ -74,7 +74,7 @@ int32_t ModelRunner::context_of(const Generation& generation) const {
 void ModelRunner::begin(Generation& generation) {
   if (is_snapshot(generation.kind)) {
     generation.npc->state->last_used = step_;
-    return run_snapshot(*loaded_, generation, context_of(generation), turn_bytes_limit());
+    return run_snapshot(*loaded_, generation, context_of(generation.npc), turn_bytes_limit());
   }
   if (Result<void> ready = prepare(generation); !ready) {
     end_with(generation, BANTER_EVENT_FAILED, ready.error().code, BANTER_FINISH_NONE, ready.error().message);
@@ -86,7 +86,7 @@ void ModelRunner::begin(Generation& generation) {
 
 Result<void> ModelRunner::prepare(Generation& generation) {
   if (now_ns() >= generation.deadline_ns) return Error{BANTER_ERROR_DEADLINE, kDeadlinePassed};
-  generation.limit = context_of(generation);
+  generation.limit = context_of(generation.npc);
   if (Result<void> made = make_prompt(generation); !made) return made;
   generation.prompt_tokens = generation.tokens.size();
   generation.tokens.reserve(static_cast<size_t>(generation.limit) + 1);

@@ -81,6 +81,8 @@ class ModelRunner {
   KvPages kv_pages();
   /** Most bytes of turns that a conversation keeps. */
   size_t turn_bytes_limit() const;
+  /** Most tokens of a character's conversation; null: of any other request. */
+  int32_t context_of(const NpcObject* npc) const;
 
  private:
   Result<void> prepare(Generation& generation);
@@ -88,7 +90,6 @@ class ModelRunner {
   void set_thinking(Generation& generation);
   void take_cache(Generation& generation);
   void fit_context(Generation& generation) const;
-  int32_t context_of(const Generation& generation) const;
 
   void collect_candidates(uint64_t allowance_ns);
   StepLimits limits_of(uint64_t allowance_ns);

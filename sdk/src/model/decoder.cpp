@@ -11,6 +11,7 @@ namespace banter::model {
 
 namespace {
 
+constexpr int64_t kMostHeadParts = 32;
 constexpr uint64_t kAlignment = 16;  // floats: every buffer starts at a 64-byte boundary
 
 uint64_t aligned(uint64_t floats) {
@@ -26,6 +27,18 @@ struct RowWidths {
         f(static_cast<uint64_t>(hp.feed_forward)) {}
   uint64_t d, q, k, f;
 };
+
+int64_t elements(const ops::Weight& weight) {
+  return weight.rows * weight.cols;
+}
+
+int64_t elements(const LayerWeights& layer) {
+  int64_t sum = 0;
+  for (const auto* weight : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+    sum += elements(**weight);
+  }
+  return sum;
+}
 
 Error invalid(std::string message) {
   return Error{BANTER_ERROR_INVALID_ARGUMENT, std::move(message)};
@@ -54,6 +67,8 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Hyperparameters& hp, cons
   if (ops::kv_is_quantised(kv_type) && can_shift_keys(hp, backend)) {
     if (Result<void> made = decoder->make_key_shifts(); !made) return made.error();
   }
+  decoder->head_parts_ = static_cast<int32_t>(
+      std::clamp<int64_t>(elements(weights.output_head()) / elements(weights.layers.back()), 1, kMostHeadParts));
   if (Result<void> done = decoder->allocate_buffers(max_rows, max_logit_rows); !done) return done.error();
   return decoder;
 }
@@ -187,19 +202,24 @@ Result<void> Decoder::run(const kv::PagePool& pool, const Batch& batch, bool bes
                  .rows = rows,
                  .dim = hp_.embedding,
                  .epsilon = hp_.norm_epsilon});
-  const size_t parts = weights_.layers.size() + (logit_rows_.empty() ? 0 : 1);
-  for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    run_layer(pool, i);
-    if (batch.between_layers && i + 1 < parts && !batch.between_layers()) return backend_.end_step();
+  // The head reads as much as several layers do, and comes in as many parts where somebody rests in between.
+  const auto layers = static_cast<int32_t>(weights_.layers.size());
+  const int32_t heads = logit_rows_.empty() ? 0 : batch.between_layers ? head_parts_ : 1;
+  for (int32_t i = 0; i < layers + heads; ++i) {
+    if (i > 0 && batch.between_layers && !batch.between_layers()) return backend_.end_step();
+    if (i < layers) {
+      run_layer(pool, static_cast<size_t>(i));
+    } else {
+      backend_.logits({.head = &weights_.output_head(),
+                       .x = hidden_,
+                       .row_indices = logit_rows_,
+                       .logits = logits_,
+                       .softcap = hp_.logit_softcap,
+                       .part = i - layers,
+                       .parts = heads});
+    }
   }
-  if (!logit_rows_.empty()) {
-    backend_.logits({.head = &weights_.output_head(),
-                     .x = hidden_,
-                     .row_indices = logit_rows_,
-                     .logits = logits_,
-                     .softcap = hp_.logit_softcap});
-    if (best) backend_.best_logits();
-  }
+  if (best && heads > 0) backend_.best_logits();
   if (Result<void> ran = backend_.end_step(); !ran) return ran;
   for (const Chunk& chunk : batch.chunks) chunk.cache->advance(static_cast<int32_t>(chunk.tokens.size()));
   return {};

@@ -54,6 +54,7 @@ class Decoder {
   DeviceBuffer shift_memory_;
   std::vector<const float*> key_shifts_;  // [layers], null where there is none; empty: nowhere
   int32_t max_rows_ = 0, max_logit_rows_ = 0;
+  int32_t head_parts_ = 1;  // of about a layer's size
   DeviceBuffer memory_;
   // Activations, R = max_rows: the residual stream, what a sub-layer reads, and what it gives.
   float* residual_ = nullptr;         // [R][D]

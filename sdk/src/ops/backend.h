@@ -180,6 +180,8 @@ struct LogitsParams {
   std::span<const int32_t> row_indices;  // host memory
   float* logits;
   float softcap = 0.0f;
+  // Of `parts` about equal parts of the vocabulary this one alone is computed; a device's backend is asked for the whole.
+  int32_t part = 0, parts = 1;
 };
 
 /** The best logits of a row: those above `rest`, in any order; nothing that is not finite. Exact. */

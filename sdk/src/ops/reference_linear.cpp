@@ -119,9 +119,10 @@ void ReferenceBackend::logits(const LogitsParams& params) {
   const int32_t rows = static_cast<int32_t>(params.row_indices.size());
   load_rows(params.x, rows, cols, params.row_indices.data());
   const double cap = params.softcap;
-  pool_.for_each(units(vocabulary, kUnitRows), [&](int32_t unit, int32_t thread) {
-    const int64_t first = int64_t{unit} * kUnitRows;
-    const int64_t count = std::min<int64_t>(kUnitRows, vocabulary - first);
+  const int64_t begin = vocabulary * params.part / params.parts, end = vocabulary * (params.part + 1) / params.parts;
+  pool_.for_each(units(end - begin, kUnitRows), [&](int32_t unit, int32_t thread) {
+    const int64_t first = begin + int64_t{unit} * kUnitRows;
+    const int64_t count = std::min<int64_t>(kUnitRows, end - first);
     const double* weights = load_weights(*params.head, first, count, thread);
     for (int32_t r = 0; r < rows; ++r) {
       const double* x = x_.data() + static_cast<size_t>(r) * static_cast<size_t>(cols);
