@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 /** One number of characters; of several repetitions the medians. Times in milliseconds. */
 struct Measured {
   std::vector<double> aggregate, prefill;                // tokens per second
+  std::vector<double> prefilled;                         // tokens of all prompts that were computed
   std::vector<double> ttft_p50, ttft_p99, first, later;  // later: the median of all but the first
   std::vector<double> later_p99, itl_p50, itl_p99;
   std::vector<double> cached;  // fraction of all prompts of the second part that was in the cache
@@ -85,6 +86,7 @@ void take_arrival(const std::vector<Heard>& all, Measured& measured) {
   measured.first.push_back(ttft[0]);
   if (!later.empty()) measured.later.push_back(quantile(later, 0.5));
   if (!later.empty()) measured.later_p99.push_back(quantile(later, 0.99));
+  measured.prefilled.push_back(computed);
   measured.prefill.push_back(computed * 1000 / (end - begin));
 }
 
@@ -107,9 +109,9 @@ void take_replies(const std::vector<Heard>& all, Measured& measured) {
   measured.cached.push_back(cached / prompts);
 }
 
+/** Every prompt is a new one: none is in the cache of the ones before. */
 bool measure(EngineSession& session, const NpcBenchOptions& options, uint32_t count, uint32_t vocabulary,
-             Measured& measured) {
-  std::mt19937_64 random(count);
+             std::mt19937_64& random, Measured& measured) {
   for (int round = 0; round < options.repetitions; ++round) {
     const std::vector<std::vector<int32_t>> prompts = make_prompts(options, count, vocabulary, random);
     std::vector<Heard> all;
@@ -130,6 +132,7 @@ Json to_json(uint32_t count, const NpcBenchOptions& options, const Measured& m) 
                {"aggregate_tokens_per_second", median(m.aggregate)},
                {"ttft_ms", {{"p50", median(m.ttft_p50)}, {"p99", median(m.ttft_p99)}}},
                {"itl_ms", {{"p50", median(m.itl_p50)}, {"p99", median(m.itl_p99)}}},
+               {"prefilled_tokens", median(m.prefilled)},
                {"prefill_tokens_per_second", median(m.prefill)},
                {"cached_fraction", median(m.cached)},
                {"kv_bytes", m.kv_bytes_most - std::min(m.kv_bytes_most, m.kv_bytes_before)}};
@@ -261,10 +264,11 @@ int bench_npcs(const NpcBenchOptions& options) {
   NpcBenchOptions brief = options;
   brief.repetitions = 1;
   brief.generate = std::min(options.generate, 8u);
-  if (!measure(session, brief, 1, info.vocabulary, warm_up)) return 1;
+  std::mt19937_64 random(1);
+  if (!measure(session, brief, 1, info.vocabulary, random, warm_up)) return 1;
   for (const uint32_t count : options.counts) {
     Measured measured;
-    if (!measure(session, options, count, info.vocabulary, measured)) return 1;
+    if (!measure(session, options, count, info.vocabulary, random, measured)) return 1;
     if (!options.json) print_row(count, options, measured);
     result["npcs"].push_back(to_json(count, options, measured));
   }

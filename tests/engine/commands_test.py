@@ -149,6 +149,7 @@ class Bench(unittest.TestCase):
             for times in (row["ttft_ms"], row["itl_ms"]):
                 self.assertGreater(times["p50"], 0)
                 self.assertGreaterEqual(times["p99"], times["p50"])
+            self.assertGreater(row["prefilled_tokens"], row["count"] * 44)  # the first part must not find prompts in the cache
             self.assertGreater(row["cached_fraction"], 0.5)  # the second part must measure decoding, not prompts
 
     def test_every_kv_format(self):
