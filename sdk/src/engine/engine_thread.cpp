@@ -439,40 +439,4 @@ void EngineThread::flush() {
   }
 }
 
-bool EngineThread::step_models() {
-  bool worked = false;
-  gave_up_before_ = std::exchange(gave_up_, false);
-  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-    ModelRunner* const runner = model->runner.get();
-    if (runner == nullptr || !runner->has_work()) continue;
-    if (worked) {
-      // Of the models before: their words need not wait for this one, which begins when the limits allow.
-      flush();
-      if (gave_up_ || !rest().goes_on) break;
-      pace_.at_once_ns = pacer_.allowance(now_ns());
-    }
-    const Result<void> stepped = guarded([&]() -> Result<void> {
-      worked = runner->step(pace_) || worked;
-      return {};
-    });
-    if (!stepped) {
-      // No memory in the middle of a step: whoever took part cannot go on.
-      worked = true;
-      for (size_t left = runner->running().size(); left > 0; --left) {
-        Generation& generation = *runner->running().front();         // finish() takes it out, new ones come in behind
-        if (generation.cache != nullptr) generation.cache->clear();  // nobody knows what of it is right
-        if (generation.terminal == 0) {
-          end_with(generation, BANTER_EVENT_FAILED, stepped.error().code, BANTER_FINISH_NONE, stepped.error().message);
-        }
-        finish(generation);
-      }
-      continue;
-    }
-    // finish() may start the next request of a character, which may fail at once and be finished in turn; ended() is of
-    // this step only.
-    for (size_t i = 0; i < runner->ended().size(); ++i) finish(*runner->ended()[i]);
-  }
-  return worked;
-}
-
 }  // namespace banter::engine

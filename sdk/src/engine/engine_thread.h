@@ -100,6 +100,9 @@ class EngineThread {
   Result<void> retire(Generation& generation);
   void flush();
   bool step_models();
+  bool step_round(int32_t highest);
+  Standing others_of(const ModelRunner& runner) const;
+  bool step(ModelRunner& runner);
   void expire_requests();
   bool has_work() const;
   void sleep();

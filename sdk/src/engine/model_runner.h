@@ -26,11 +26,19 @@ struct Rest {
   bool goes_on = true;
 };
 
+/** What the requests of one model, or of several, are to those of another that waits for the same processor. */
+struct Standing {
+  int32_t priority = -1;            // highest of a request that could go on; -1: there is none
+  int32_t streaming_priority = -1;  // of one whose reply streams
+  double streaming_ns = 0;          // what those replies take together in a round of steps
+};
+
 /** How long a step may take. */
 struct StepPace {
   uint64_t at_once_ns = UINT64_MAX;  // of a backend whose steps cannot be interrupted
   uint64_t resting_ns = UINT64_MAX;  // of one whose steps can: `rest` is called between their layers
   std::function<Rest()> rest;
+  Standing others;  // of the other models whose steps take turns with this one
 };
 
 /** Engine thread only. Generations and characters belong to the caller, and are taken out (retire(), forget()) before
@@ -44,6 +52,17 @@ class ModelRunner {
   /** Computes one step that keeps to `pace`; false when there was nothing to compute. Ended generations are in ended(). A
    *  step that was given up is computed anew. */
   bool step(const StepPace& pace);
+  /** Where this model stands in the next round of steps; nowhere, where there are no others to stand among. */
+  Standing look(bool has_others);
+  const Standing& standing() const { return standing_; }
+  /** Whether it takes part in a round where somebody of `highest` priority does: those of lower priority get about a quarter
+   *  of the time. */
+  bool takes_part(int32_t highest) const { return standing_.priority >= highest || credit_ns_ >= last_step_ns_; }
+  /** Another model took a step, in a round that this one has no part in.
+   *  @param waited_ns    from its beginning to its end
+   *  @param computed_ns  the same without rests */
+  void stand_back(uint64_t waited_ns, double computed_ns);
+  double last_step_ns() const { return last_step_ns_; }
   /** Ends requests whose deadline has passed before their first token; they are in ended(). */
   void expire(uint64_t now_ns);
   /** The earliest deadline of those without a first token; UINT64_MAX: none. */
@@ -91,8 +110,10 @@ class ModelRunner {
   void take_cache(Generation& generation);
   void fit_context(Generation& generation) const;
 
+  int32_t pending_of(const Generation& generation) const;
   void collect_candidates(uint64_t allowance_ns);
   StepLimits limits_of(uint64_t allowance_ns);
+  void limit_prefill(int32_t streaming, bool is_urgent, StepLimits& limits);
   /** Admits and reserves in rank order; fills batch_ and batch_generations_. */
   void build_batch();
   bool plan_without_refused();
@@ -125,6 +146,8 @@ class ModelRunner {
   StepCost cost_;
   StreamingCost streaming_cost_;
   double wanted_ns_ = 0;  // what this step should take for those that stream; 0: no matter
+  Standing standing_;
+  double credit_ns_ = 0, last_step_ns_ = 0;
   StepLimits limits_;
   const ModelObject& object_;
   std::unique_ptr<DraftModel> draft_;

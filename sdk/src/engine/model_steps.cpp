@@ -15,6 +15,8 @@ constexpr int32_t kLeastRows = 4;
 constexpr int32_t kTrialRows = 8;
 /** Tokens of one reply that are guessed in a step. */
 constexpr int32_t kMostGuesses = 8, kTrialGuesses = 2;
+/** Of the time that a model of higher priority takes, what comes to one of lower priority in turn. */
+constexpr double kLowerShare = 1.0 / 3;
 /** Text of this size waiting for a poll pauses its generation. */
 constexpr size_t kMostWaitingText = 4096;
 
@@ -44,11 +46,44 @@ bool ModelRunner::step(const StepPace& pace) {
   return true;
 }
 
+Standing ModelRunner::look(bool has_others) {
+  standing_ = {};
+  if (!has_others) return standing_;
+  int32_t streaming = 0;
+  for (const Generation* generation : running_) {
+    const int32_t pending = pending_of(*generation);
+    if (pending <= 0) continue;
+    const int32_t priority = aged_priority(generation->priority, generation->waited_ns);
+    standing_.priority = std::max(standing_.priority, priority);
+    if (generation->reply_tokens.empty() || pending > 1) continue;
+    ++streaming;
+    standing_.streaming_priority = std::max(standing_.streaming_priority, priority);
+  }
+  if (streaming > 0 && cost_.is_known()) {
+    const double alone = streaming_cost_.alone(streaming);
+    standing_.streaming_ns = alone > 0 ? alone : cost_.of(streaming);
+  }
+  return standing_;
+}
+
+void ModelRunner::stand_back(uint64_t waited_ns, double computed_ns) {
+  credit_ns_ += kLowerShare * computed_ns;
+  for (Generation* generation : running_) {
+    if (pending_of(*generation) > 0) generation->waited_ns += waited_ns;
+  }
+}
+
 bool ModelRunner::rest() {
   const Rest rest = pace_->rest();
   rested_ns_ += rest.ns;
   given_up_ = !rest.goes_on;
   return rest.goes_on;
+}
+
+/** Tokens that are not computed yet. A reply that nobody fetches waits: its text must not pile up. */
+int32_t ModelRunner::pending_of(const Generation& generation) const {
+  if (generation.out_text.size() >= kMostWaitingText) return 0;
+  return static_cast<int32_t>(generation.tokens.size()) - allocator_.known_tokens(generation);
 }
 
 void ModelRunner::collect_candidates(uint64_t allowance_ns) {
@@ -61,10 +96,7 @@ void ModelRunner::collect_candidates(uint64_t allowance_ns) {
     candidate.arrival = generation->arrival;
     candidate.served_step = generation->served_step;
     candidate.decoding = !generation->reply_tokens.empty();
-    // A reply that nobody fetches waits: its text must not pile up.
-    if (generation->out_text.size() < kMostWaitingText) {
-      candidate.pending = static_cast<int32_t>(generation->tokens.size()) - allocator_.known_tokens(*generation);
-    }
+    candidate.pending = pending_of(*generation);
     candidates_.push_back(candidate);
   }
   limits_ = limits_of(allowance_ns);
@@ -94,19 +126,28 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
                                    : std::min(limits.rows, kTrialRows);
   }
   limits.prefill_rows = limits.rows;
-  wanted_ns_ = 0;
-  if (cost_.is_known() && streaming > 0) {
-    const double alone = streaming_cost_.alone(streaming);
-    wanted_ns_ = channels_.config.stream_slowdown * (alone > 0 ? alone : cost_.of(streaming));
-    if (prefill_priority > streaming_priority && wanted_ns_ < kUrgentStepNs) {
-      // By the cost of prompts, which is what such a step mostly does.
-      limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);
-      wanted_ns_ = 0;
-    } else {
-      limits.prefill_rows = streaming_cost_.rows(limits.rows);
-    }
-  }
+  limit_prefill(streaming, prefill_priority > std::max(streaming_priority, pace_->others.streaming_priority), limits);
   return limits;
+}
+
+/** What prompts may make of the time between the tokens of replies that stream, of this model or of others: a round of all
+ *  their steps takes at most stream_slowdown times what the replies alone take. */
+void ModelRunner::limit_prefill(int32_t streaming, bool is_urgent, StepLimits& limits) {
+  wanted_ns_ = 0;
+  const double others = pace_->others.streaming_ns;
+  if (!cost_.is_known() || (streaming == 0 && others <= 0)) return;
+  const double known = streaming > 0 ? streaming_cost_.alone(streaming) : 0;
+  const double alone = known > 0 || streaming == 0 ? known : cost_.of(streaming);
+  wanted_ns_ = channels_.config.stream_slowdown * (alone + others) - others;
+  if (is_urgent && wanted_ns_ < kUrgentStepNs) {
+    // By the cost of prompts, which is what such a step mostly does.
+    limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);
+    wanted_ns_ = 0;
+  } else if (streaming > 0) {
+    limits.prefill_rows = streaming_cost_.rows(limits.rows);
+  } else {
+    limits.rows = limits.prefill_rows = cost_.rows_within(wanted_ns_, kLeastRows, limits.rows);
+  }
 }
 
 /** Those that were to be computed found no pages: plans for the others. False: there is nobody else. */
@@ -281,6 +322,8 @@ void ModelRunner::after_step(uint64_t started_ns) {
     if (generation.state == Generation::State::kFinished) ended_.push_back(&generation);
   }
   const auto ns = static_cast<double>(now - started_ns - rested_ns_);
+  last_step_ns_ = ns;
+  credit_ns_ = 0;
   cost_.add(static_cast<int32_t>(prefilled + decoded), ns);
   if (wanted_ns_ > 0 || prefilled == 0) {
     streaming_cost_.add(static_cast<int32_t>(decoded), static_cast<int32_t>(prefilled), ns, wanted_ns_);
