@@ -156,7 +156,7 @@ class Bench(unittest.TestCase):
         size = {}
         for kv in KV_FORMATS:
             self.assertGreater(banter("bench", "-p", 24, "-n", 8, "-r", 1, "--kv", kv, model=WIDE)["decode"]["tokens_per_second"], 0)
-            size[kv] = banter("bench", "--npcs", 2, "-p", 600, "-n", 8, "-r", 1, "--kv", kv, model=WIDE)["npcs"][0]["kv_bytes"]
+            size[kv] = banter("bench", "--npcs", 2, "-p", 600, "-n", 256, "-r", 1, "--kv", kv, model=WIDE)["npcs"][0]["kv_bytes"]
         self.assertEqual(size["bf16"], size["f16"])
         self.assertLess(size["f16"], 0.6 * size["f32"])
         self.assertLess(size["int4"], size["int8"])
