@@ -9,6 +9,20 @@
 namespace banter::godot {
 namespace {
 
+/** Whether the editor found this extension while it runs, and has no screen: nobody reads its help then. It is left alone, for Godot 4.6
+ *  crashes when such an editor ends at once (`--headless --import` in a fresh copy of a project) and clears that help. */
+bool was_found_without_screen() {
+  const char* const display = "DisplayServer";  // which is not there yet when an editor starts that knows the extension
+  if (!Variant(singleton("Engine")).call("has_singleton", display).to_bool()) return false;
+  return Variant(singleton(display)).call("get_name").to_text() == "headless";
+}
+
+void load_documentation() {
+  const auto load_help = interface().editor_help_load_xml_from_utf8_chars_and_len;
+  if (load_help == nullptr || was_found_without_screen()) return;
+  for (const std::string_view page : kDocumentation) load_help(page.data(), static_cast<GDExtensionInt>(page.size()));
+}
+
 void initialize(void* userdata, GDExtensionInitializationLevel level) {
   auto& registry = *static_cast<Registry*>(userdata);
   if (level == GDEXTENSION_INITIALIZATION_SCENE) {
@@ -19,10 +33,7 @@ void initialize(void* userdata, GDExtensionInitializationLevel level) {
     BanterEngine::register_class(registry);
     BanterNPC::register_class(registry);
   }
-  const auto load_help = interface().editor_help_load_xml_from_utf8_chars_and_len;
-  if (level == GDEXTENSION_INITIALIZATION_EDITOR && load_help != nullptr) {
-    for (const std::string_view page : kDocumentation) load_help(page.data(), static_cast<GDExtensionInt>(page.size()));
-  }
+  if (level == GDEXTENSION_INITIALIZATION_EDITOR) load_documentation();
 }
 
 void deinitialize(void* userdata, GDExtensionInitializationLevel level) {
