@@ -161,19 +161,19 @@ Return come_again(const std::vector<std::byte>& bytes, uint64_t pool_bytes, uint
 }
 
 TEST(Prefix, SwappedPagesAreCopiedBackInsteadOfComputedAgain) {
-  // So slow that copying a page is far cheaper than computing it: 4 layers of 8 heads of 16 in F32.
+  // So slow that copying a page is far cheaper than computing it.
   TinyModelOptions options;
   options.embedding = 256;
   options.layers = 4;
   const auto bytes = tiny_model(options);
-  constexpr uint64_t kPool = uint64_t{500} * 4 * 2 * 8 * 16 * sizeof(float);
-  const Return without = come_again(bytes, kPool, 0);
+  const uint64_t pool = 500 * bytes_per_token(bytes);
+  const Return without = come_again(bytes, pool, 0);
   EXPECT_EQ(without.swapped, 0u);
   EXPECT_LT(without.cached_tokens, without.prompt_tokens / 2);
   // What a copy costs is measured: when another program stops this one in the first, its pages are not swapped.
   Return with;
   for (int attempt = 0; attempt < 4 && with.cached_tokens + 32 < without.prompt_tokens; ++attempt) {
-    with = come_again(bytes, kPool, 8 << 20);
+    with = come_again(bytes, pool, 8 << 20);
     EXPECT_EQ(with.tokens, without.tokens);
   }
   EXPECT_GT(with.swapped, 0u);

@@ -257,13 +257,13 @@ inline banter_request_id complete(banter_model* model, const std::string& text, 
 inline bool is_served(banter_kv_type type) {
   return type != BANTER_KV_F32 || !card_is_expected();
 }
-/** Bytes that a token of tiny_model() takes where no format is asked for: its backend decides. */
+/** Bytes that a token of a model takes where no format is asked for: its backend decides. */
+inline uint64_t bytes_per_token(const std::vector<std::byte>& file) {
+  Host host;
+  return info_of(host.load(file)).kv_bytes_per_token;
+}
 inline uint64_t tiny_bytes_per_token() {
-  static const uint64_t bytes = [] {
-    const auto file = tiny_model();
-    Host host;
-    return uint64_t{info_of(host.load(file)).kv_bytes_per_token};
-  }();
+  static const uint64_t bytes = bytes_per_token(tiny_model());
   return bytes;
 }
 
