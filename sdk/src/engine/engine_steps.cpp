@@ -7,8 +7,47 @@
 
 namespace banter::engine {
 
+namespace {
+
+/** What models with less important requests get, together, for each nanosecond of the others. */
+constexpr double kLowerShare = 1.0 / 3;
+/** Most that is kept for them while they cannot go on. */
+constexpr double kMostCreditNs = 100e6;
+
+}  // namespace
+
 bool EngineThread::step_models() {
   gave_up_before_ = std::exchange(gave_up_, false);
+  const uint64_t began = now_ns(), first_turn = turns_ + 1;
+  const int32_t highest = look_at_models();
+  bool worked = false;
+  size_t lower = 0;
+  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    ModelRunner* const runner = model->runner.get();
+    if (runner == nullptr || !runner->has_work()) continue;
+    if (runner->standing().priority < highest) {
+      lower += runner->standing().priority >= 0;
+      continue;
+    }
+    if (!may_go_on(worked)) return true;
+    worked = step(*runner) || worked;
+    lower_credit_ns_ += kLowerShare * runner->last_step_ns();
+  }
+  if (lower == 0) {
+    lower_credit_ns_ = 0;  // what was before somebody stood back is nobody's debt
+    return worked;
+  }
+  worked = step_lower(highest, lower, worked);
+  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    ModelRunner* const runner = model->runner.get();
+    const bool stood_back = runner != nullptr && runner->standing().priority < highest && runner->turn < first_turn;
+    if (stood_back) runner->wait(now_ns() - began);
+  }
+  return worked;
+}
+
+/** Returns the highest priority of a request that could go on, where several models have some; else -1. */
+int32_t EngineThread::look_at_models() {
   size_t active = 0;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner != nullptr && model->runner->has_work()) ++active;
@@ -17,33 +56,42 @@ bool EngineThread::step_models() {
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner != nullptr) highest = std::max(highest, model->runner->look(active > 1).priority);
   }
-  // Where those that matter more cannot go on after all (they wait for pages, say), the others can.
-  return step_round(highest) || (!gave_up_ && step_round(-1));
+  return highest;
 }
 
-/** A step of each model whose requests have `highest` priority, or that has stood back for long enough. */
-bool EngineThread::step_round(int32_t highest) {
-  bool worked = false;
-  for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-    ModelRunner* const runner = model->runner.get();
-    if (runner == nullptr || !runner->has_work() || !runner->takes_part(highest)) continue;
-    if (worked) {
-      // Of the models before: their words need not wait for this one, which begins when the limits allow.
-      flush();
-      if (gave_up_ || !rest().goes_on) break;
-      pace_.at_once_ns = pacer_.allowance(now_ns());
+/** Steps of the models whose requests are less important, as far as their share of the time goes, or where nobody else can go
+ *  on (they wait for pages, say). Who waited longest comes first. */
+bool EngineThread::step_lower(int32_t highest, size_t count, bool worked) {
+  const bool is_shared = worked;  // else all the time is theirs
+  lower_credit_ns_ = std::min(lower_credit_ns_, kMostCreditNs);
+  for (size_t left = count; left > 0 && (lower_credit_ns_ > 0 || !worked);) {
+    ModelRunner* next = nullptr;
+    for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+      ModelRunner* const runner = model->runner.get();
+      if (runner == nullptr || runner->standing().priority < 0 || runner->standing().priority >= highest) continue;
+      if (next == nullptr || runner->turn < next->turn) next = runner;
     }
-    pace_.others = others_of(*runner);
-    const uint64_t began = now_ns();
-    if (!step(*runner)) continue;
+    if (next == nullptr || !may_go_on(worked)) break;
+    next->turn = ++turns_;
+    if (!step(*next)) {
+      --left;
+      continue;
+    }
     worked = true;
-    const uint64_t taken = now_ns() - began;
-    for (ModelObject* other = models_; other != nullptr; other = other->next_tracked) {
-      if (other->runner == nullptr || other->runner->takes_part(highest)) continue;
-      other->runner->stand_back(taken, runner->last_step_ns());
-    }
+    left = count;
+    if (!is_shared || next->last_step_ns() <= 0) break;  // by the latter: given up, or failed
+    lower_credit_ns_ -= next->last_step_ns();
   }
   return worked;
+}
+
+/** Before a step. Where others went before in this round, their words need not wait for it, and it begins when the limits allow. */
+bool EngineThread::may_go_on(bool worked) {
+  if (!worked) return true;
+  flush();
+  if (gave_up_ || !rest().goes_on) return false;
+  pace_.at_once_ns = pacer_.allowance(now_ns());
+  return true;
 }
 
 Standing EngineThread::others_of(const ModelRunner& runner) const {
@@ -60,6 +108,7 @@ Standing EngineThread::others_of(const ModelRunner& runner) const {
 
 bool EngineThread::step(ModelRunner& runner) {
   bool worked = false;
+  pace_.others = others_of(runner);
   const Result<void> stepped = guarded([&]() -> Result<void> {
     worked = runner.step(pace_);
     return {};

@@ -9,7 +9,8 @@ namespace banter::engine {
 
 namespace {
 
-constexpr uint32_t kMostSummaryTokens = 200;
+/** A summary takes at most an eighth of the context, and is worth nothing below a sentence. */
+constexpr uint32_t kMostSummaryTokens = 200, kLeastSummaryTokens = 24;
 
 }  // namespace
 
@@ -19,6 +20,9 @@ void EngineThread::start_summary(NpcObject& npc) {
   ModelRunner* const runner = npc.model->runner.get();
   NpcState& state = *npc.state;
   if (runner == nullptr || state.summary != nullptr) return;
+  const auto context = static_cast<uint32_t>(runner->context_of(&npc));
+  const uint32_t most = std::min(kMostSummaryTokens, context / 8);
+  if (most < kLeastSummaryTokens) return state.conversation.set_summary({});
   Generation* job = nullptr;
   const Result<void> begun = guarded([&]() -> Result<void> {
     auto made = std::make_unique<Generation>();
@@ -28,10 +32,10 @@ void EngineThread::start_summary(NpcObject& npc) {
     made->arrival = ++arrivals_;
     made->id = made->arrival;  // below every id of a request, for the trace
     made->submitted_ns = now_ns();
-    made->max_tokens = std::min(kMostSummaryTokens, static_cast<uint32_t>(runner->context_of(&npc)) / 4);
+    made->max_tokens = most;
     made->params.temperature = 0;
     // A token is a byte at least, and about four in most languages.
-    made->text = state.conversation.summary_request(static_cast<size_t>(runner->loaded().context_tokens));
+    made->text = state.conversation.summary_request(static_cast<size_t>(runner->loaded().context_tokens), most * 2 / 5);
     summaries_.push_back(std::move(made));
     job = summaries_.back().get();
     state.summary = job;

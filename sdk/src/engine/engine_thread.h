@@ -100,7 +100,9 @@ class EngineThread {
   Result<void> retire(Generation& generation);
   void flush();
   bool step_models();
-  bool step_round(int32_t highest);
+  int32_t look_at_models();
+  bool step_lower(int32_t highest, size_t count, bool worked);
+  bool may_go_on(bool worked);
   Standing others_of(const ModelRunner& runner) const;
   bool step(ModelRunner& runner);
   void expire_requests();
@@ -131,6 +133,8 @@ class EngineThread {
   uint64_t working_since_ = 0;  // what a step computes from here on is not spent yet
   StepPace pace_;
   bool gave_up_ = false, gave_up_before_ = false;  // a step in this iteration; in the one before
+  double lower_credit_ns_ = 0;                     // of models that stand back, all together
+  uint64_t turns_ = 0;                             // of them
   uint64_t arrivals_ = 0;
   uint64_t cancels_seen_ = 0;
 };

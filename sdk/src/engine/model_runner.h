@@ -55,14 +55,12 @@ class ModelRunner {
   /** Where this model stands in the next round of steps; nowhere, where there are no others to stand among. */
   Standing look(bool has_others);
   const Standing& standing() const { return standing_; }
-  /** Whether it takes part in a round where somebody of `highest` priority does: those of lower priority get about a quarter
-   *  of the time. */
-  bool takes_part(int32_t highest) const { return standing_.priority >= highest || credit_ns_ >= last_step_ns_; }
-  /** Another model took a step, in a round that this one has no part in.
-   *  @param waited_ns    from its beginning to its end
-   *  @param computed_ns  the same without rests */
-  void stand_back(uint64_t waited_ns, double computed_ns);
+  /** Other models computed for `ns`, and this one had no part in it. */
+  void wait(uint64_t ns);
+  /** What the step computed, without rests; 0: there was none, or it was given up. */
   double last_step_ns() const { return last_step_ns_; }
+  /** Number of its last turn among models that stand back. */
+  uint64_t turn = 0;
   /** Ends requests whose deadline has passed before their first token; they are in ended(). */
   void expire(uint64_t now_ns);
   /** The earliest deadline of those without a first token; UINT64_MAX: none. */
@@ -147,7 +145,8 @@ class ModelRunner {
   StreamingCost streaming_cost_;
   double wanted_ns_ = 0;  // what this step should take for those that stream; 0: no matter
   Standing standing_;
-  double credit_ns_ = 0, last_step_ns_ = 0;
+  double last_step_ns_ = 0;
+  int32_t widest_step_ = 1;  // rows
   StepLimits limits_;
   const ModelObject& object_;
   std::unique_ptr<DraftModel> draft_;

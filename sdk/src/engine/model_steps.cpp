@@ -15,8 +15,6 @@ constexpr int32_t kLeastRows = 4;
 constexpr int32_t kTrialRows = 8;
 /** Tokens of one reply that are guessed in a step. */
 constexpr int32_t kMostGuesses = 8, kTrialGuesses = 2;
-/** Of the time that a model of higher priority takes, what comes to one of lower priority in turn. */
-constexpr double kLowerShare = 1.0 / 3;
 /** Text of this size waiting for a poll pauses its generation. */
 constexpr size_t kMostWaitingText = 4096;
 
@@ -29,6 +27,7 @@ bool ModelRunner::step(const StepPace& pace) {
   pace_ = &pace;
   rested_ns_ = 0;
   given_up_ = false;
+  last_step_ns_ = 0;
   collect_candidates(batch_.between_layers ? pace.resting_ns : pace.at_once_ns);
   if (object_.settings.speculation != BANTER_SPECULATION_NONE) guess();
   build_batch();
@@ -66,10 +65,9 @@ Standing ModelRunner::look(bool has_others) {
   return standing_;
 }
 
-void ModelRunner::stand_back(uint64_t waited_ns, double computed_ns) {
-  credit_ns_ += kLowerShare * computed_ns;
+void ModelRunner::wait(uint64_t ns) {
   for (Generation* generation : running_) {
-    if (pending_of(*generation) > 0) generation->waited_ns += waited_ns;
+    if (pending_of(*generation) > 0) generation->waited_ns += ns;
   }
 }
 
@@ -130,24 +128,38 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
   return limits;
 }
 
-/** What prompts may make of the time between the tokens of replies that stream, of this model or of others: a round of all
- *  their steps takes at most stream_slowdown times what the replies alone take. */
+/** What prompts may make of the time between the tokens of replies that stream, of this model or of others: stream_slowdown times
+ *  what a round of steps takes without them, or the least that a step takes. And who matters less than other models' requests
+ *  does not keep them waiting for long. */
 void ModelRunner::limit_prefill(int32_t streaming, bool is_urgent, StepLimits& limits) {
+  const Standing& others = pace_->others;
+  const bool streams = streaming > 0;
   wanted_ns_ = 0;
-  const double others = pace_->others.streaming_ns;
-  if (!cost_.is_known() || (streaming == 0 && others <= 0)) return;
-  const double known = streaming > 0 ? streaming_cost_.alone(streaming) : 0;
-  const double alone = known > 0 || streaming == 0 ? known : cost_.of(streaming);
-  wanted_ns_ = channels_.config.stream_slowdown * (alone + others) - others;
-  if (is_urgent && wanted_ns_ < kUrgentStepNs) {
+  if (!cost_.is_known()) {
+    if (others.priority >= 0) limits.rows = limits.prefill_rows = std::min(limits.rows, kTrialRows);
+    return;
+  }
+  if (others.priority > standing_.priority) {
+    limits.rows = limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);
+  }
+  if (!streams && others.streaming_ns <= 0) return;
+  const double known = streams ? streaming_cost_.alone(streaming) : 0;
+  const double alone = known > 0 ? known : cost_.of(streams ? streaming : 1);
+  const double slowdown = channels_.config.stream_slowdown;
+  const double wanted =
+      std::max(slowdown * (others.streaming_ns + (streams ? alone : 0)) - others.streaming_ns, slowdown * alone);
+  if (is_urgent && wanted < kUrgentStepNs) {
     // By the cost of prompts, which is what such a step mostly does.
     limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);
-    wanted_ns_ = 0;
-  } else if (streaming > 0) {
+  } else if (streams) {
+    wanted_ns_ = wanted;
     limits.prefill_rows = streaming_cost_.rows(limits.rows);
   } else {
-    limits.rows = limits.prefill_rows = cost_.rows_within(wanted_ns_, kLeastRows, limits.rows);
+    limits.prefill_rows = cost_.rows_within(wanted, kLeastRows, limits.rows);
   }
+  if (streams) return;
+  // Prefill rows are limited beside rows that decode; here all of them are. What far more rows than ever cost is a guess.
+  limits.rows = limits.prefill_rows = std::min(limits.prefill_rows, 2 * widest_step_);
 }
 
 /** Those that were to be computed found no pages: plans for the others. False: there is nobody else. */
@@ -211,7 +223,13 @@ bool ModelRunner::find_draft() {
   if (draft_refused_ || object_.draft == nullptr || object_.draft->runner == nullptr) return false;
   std::string why_not;
   draft_ = DraftModel::create(
-      *object_.draft->runner->loaded_, *loaded_, [this] { return pace_->rest().ns; }, why_not);
+      *object_.draft->runner->loaded_, *loaded_,
+      [this] {
+        const uint64_t ns = pace_->rest().ns;
+        rested_ns_ += ns;
+        return ns;
+      },
+      why_not);
   if (draft_ != nullptr) return true;
   draft_refused_ = true;
   channels_.config.log.write(BANTER_LOG_WARNING, "No speculation: " + why_not + ".");
@@ -323,7 +341,7 @@ void ModelRunner::after_step(uint64_t started_ns) {
   }
   const auto ns = static_cast<double>(now - started_ns - rested_ns_);
   last_step_ns_ = ns;
-  credit_ns_ = 0;
+  widest_step_ = std::max(widest_step_, static_cast<int32_t>(prefilled + decoded));
   cost_.add(static_cast<int32_t>(prefilled + decoded), ns);
   if (wanted_ns_ > 0 || prefilled == 0) {
     streaming_cost_.add(static_cast<int32_t>(decoded), static_cast<int32_t>(prefilled), ns, wanted_ns_);
