@@ -1,6 +1,7 @@
 // Several models in one engine: whose turn it is.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/test_host.h"
@@ -74,24 +75,31 @@ class Models : public ::testing::Test {
   banter_model* const second = host.load(second_bytes);
 };
 
+// What steps take is measured: where another program stops one, the shares of that moment are others. So a few attempts.
+
 TEST_F(Models, EquallyImportantOnesTakeTurns) {
-  race(4, 4, {second});  // the first steps are slower
-  EXPECT_GT(race(4, 4, {second})[0], 250u);
+  size_t tokens = 0;
+  for (int attempt = 0; attempt < 4 && tokens <= 250; ++attempt) tokens = race(4, 4, {second})[0];
+  EXPECT_GT(tokens, 250u);
 }
 
 TEST_F(Models, TheLessImportantOneGetsAPartOfTheTime) {
-  race(4, 4, {second});
-  const size_t tokens = race(7, 0, {second})[0];
+  size_t tokens = 0;
+  for (int attempt = 0; attempt < 4 && (tokens <= 20 || tokens >= 230); ++attempt) tokens = race(7, 0, {second})[0];
   EXPECT_GT(tokens, 20u);
   EXPECT_LT(tokens, 230u);
 }
 
 TEST_F(Models, LessImportantOnesGetThatPartTogether) {
   const std::vector<banter_model*> others = {second, host.load(second_bytes), host.load(second_bytes)};
-  race(4, 4, others);
-  const std::vector<size_t> tokens = race(7, 0, others);
-  EXPECT_LT(tokens[0] + tokens[1] + tokens[2], 230u);
-  for (const size_t one : tokens) EXPECT_GT(one, 5u);
+  size_t together = SIZE_MAX, least = 0;
+  for (int attempt = 0; attempt < 4 && (together >= 230 || least <= 5); ++attempt) {
+    const std::vector<size_t> tokens = race(7, 0, others);
+    together = tokens[0] + tokens[1] + tokens[2];
+    least = *std::min_element(tokens.begin(), tokens.end());
+  }
+  EXPECT_LT(together, 230u);
+  EXPECT_GT(least, 5u);
 }
 
 TEST_F(Models, TheLessImportantOneCatchesUpWithWaiting) {
@@ -108,7 +116,6 @@ TEST_F(Models, APromptOfOneLeavesTheRepliesOfTheOtherAlone) {
   ASSERT_EQ(banter_engine_trace_start(host.engine, 1 << 16), BANTER_OK);
   host.finish(complete(second, std::string(600, 'a'), ask(8, 4)));
   EXPECT_EQ(most_rows_in_trace(), 256u) << "nobody streams";
-  // A step's cost is measured: where another program stops one, more rows seem to be as good.
   uint64_t most = 256;
   for (int attempt = 0; attempt < 4 && most >= 128; ++attempt) most = most_rows_beside_a_stream(second);
   EXPECT_LT(most, 128u);
