@@ -202,25 +202,30 @@ TEST_F(DeviceLoss, WithManyCharacters) {
 }
 
 TEST_F(DeviceLoss, OfTwoModelsAndOfADraftModel) {
-  spoil("step=6");
-  const auto told = host(BANTER_BACKEND_AUTO);
-  banter_model* const other = from_file(*told);
-  banter_model* const draft = from_file(*told);
-  banter_model* const model = from_file(*told, [&](banter_model_config& c) {
-    c.speculation = BANTER_SPECULATION_DRAFT;
-    c.draft_model = draft;
-  });
-  std::vector<banter_request_id> requests;
-  for (banter_model* const each : {other, model, other, model}) {
-    requests.push_back(complete(each, "Once upon a time", ask()));
-    requests.push_back(say(told->npc(each), "Hello", ask()));
+  // Whether guesses are worth their cost is measured, and with these models they hardly are: so a few attempts to see some.
+  uint32_t drafted_by_processor = 0;
+  for (int attempt = 0; attempt < 8 && drafted_by_processor == 0; ++attempt) {
+    spoil("step=6");
+    const auto told = host(BANTER_BACKEND_AUTO);
+    banter_model* const other = from_file(*told);
+    banter_model* const draft = from_file(*told);
+    banter_model* const model = from_file(*told, [&](banter_model_config& c) {
+      c.speculation = BANTER_SPECULATION_DRAFT;
+      c.draft_model = draft;
+    });
+    std::vector<banter_request_id> requests;
+    for (banter_model* const each : {other, model, other, model}) {
+      requests.push_back(complete(each, "Once upon a time", ask()));
+      requests.push_back(say(told->npc(each), "Hello", ask()));
+    }
+    for (const banter_request_id request : requests) expect_continued(told->finish(request), 0, kTokens);
+    for (banter_model* const each : {other, draft, model}) expect_on_processor(each, "failed at step 6");
+    // Guessing goes on when the draft model is there again.
+    const Outcome later = told->finish(complete(model, "Twice", ask()));
+    expect_continued(later, 0, 0);
+    drafted_by_processor = later.statistics.drafted_tokens;
   }
-  for (const banter_request_id request : requests) expect_continued(told->finish(request), 0, kTokens);
-  for (banter_model* const each : {other, draft, model}) expect_on_processor(each, "failed at step 6");
-  // Guessing goes on when the draft model is there again.
-  const Outcome later = told->finish(complete(model, "Twice", ask()));
-  expect_continued(later, 0, 0);
-  EXPECT_GT(later.statistics.drafted_tokens, 0u);
+  EXPECT_GT(drafted_by_processor, 0u);
 }
 
 TEST_F(DeviceLoss, RequestsMayBeCancelledOrBeginOrExpireMeanwhile) {
