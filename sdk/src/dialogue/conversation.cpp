@@ -14,8 +14,7 @@ constexpr std::string_view kSummaryTitle = "What happened before: ";
 constexpr std::string_view kSummaryTask = "Below is the earlier part of a conversation. Sum it up in at most ";
 constexpr std::string_view kSummaryWhat =
     " words for the one who answers in it: who was met, what was asked, told, promised and decided, and every name. "
-    "Write "
-    "nothing but the summary, in the language of the conversation.\n";
+    "Write nothing but the summary, in the language of the conversation.\n";
 constexpr size_t kMostSummaryBytes = 2048, kLeastSummarized = 128;
 constexpr size_t kMostUnsummarized = 256;  // turns
 

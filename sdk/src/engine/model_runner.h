@@ -53,7 +53,7 @@ class ModelRunner {
    *  step that was given up is computed anew. */
   bool step(const StepPace& pace);
   /** Where this model stands in the next round of steps; nowhere, where there are no others to stand among. */
-  Standing look(bool has_others);
+  const Standing& look(bool has_others);
   const Standing& standing() const { return standing_; }
   /** Other models computed for `ns`, and this one had no part in it. */
   void wait(uint64_t ns);
@@ -108,7 +108,9 @@ class ModelRunner {
   void take_cache(Generation& generation);
   void fit_context(Generation& generation) const;
 
+  static bool can_go_on(const Generation& generation);
   int32_t pending_of(const Generation& generation) const;
+  double streams_alone_ns(int32_t streaming) const;
   void collect_candidates(uint64_t allowance_ns);
   StepLimits limits_of(uint64_t allowance_ns);
   void limit_prefill(int32_t streaming, bool is_urgent, StepLimits& limits);

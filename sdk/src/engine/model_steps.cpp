@@ -45,29 +45,25 @@ bool ModelRunner::step(const StepPace& pace) {
   return true;
 }
 
-Standing ModelRunner::look(bool has_others) {
+const Standing& ModelRunner::look(bool has_others) {
   standing_ = {};
   if (!has_others) return standing_;
   int32_t streaming = 0;
   for (const Generation* generation : running_) {
-    const int32_t pending = pending_of(*generation);
-    if (pending <= 0) continue;
+    if (!can_go_on(*generation)) continue;
     const int32_t priority = aged_priority(generation->priority, generation->waited_ns);
     standing_.priority = std::max(standing_.priority, priority);
-    if (generation->reply_tokens.empty() || pending > 1) continue;
+    if (generation->reply_tokens.empty() || pending_of(*generation) > 1) continue;
     ++streaming;
     standing_.streaming_priority = std::max(standing_.streaming_priority, priority);
   }
-  if (streaming > 0 && cost_.is_known()) {
-    const double alone = streaming_cost_.alone(streaming);
-    standing_.streaming_ns = alone > 0 ? alone : cost_.of(streaming);
-  }
+  if (streaming > 0 && cost_.is_known()) standing_.streaming_ns = streams_alone_ns(streaming);
   return standing_;
 }
 
 void ModelRunner::wait(uint64_t ns) {
   for (Generation* generation : running_) {
-    if (pending_of(*generation) > 0) generation->waited_ns += ns;
+    if (can_go_on(*generation)) generation->waited_ns += ns;
   }
 }
 
@@ -78,10 +74,21 @@ bool ModelRunner::rest() {
   return rest.goes_on;
 }
 
-/** Tokens that are not computed yet. A reply that nobody fetches waits: its text must not pile up. */
+/** A reply that nobody fetches waits: its text must not pile up. */
+bool ModelRunner::can_go_on(const Generation& generation) {
+  return generation.out_text.size() < kMostWaitingText && generation.pending() > 0;
+}
+
+/** Tokens that are neither computed nor found in the cache, at least one where it can go on; else 0. */
 int32_t ModelRunner::pending_of(const Generation& generation) const {
-  if (generation.out_text.size() >= kMostWaitingText) return 0;
+  if (!can_go_on(generation)) return 0;
   return static_cast<int32_t>(generation.tokens.size()) - allocator_.known_tokens(generation);
+}
+
+/** What a step of `streaming` rows that decode takes, by those there were, or else by what steps cost in general. */
+double ModelRunner::streams_alone_ns(int32_t streaming) const {
+  const double known = streaming_cost_.alone(streaming);
+  return known > 0 ? known : cost_.of(streaming);
 }
 
 void ModelRunner::collect_candidates(uint64_t allowance_ns) {
@@ -143,8 +150,7 @@ void ModelRunner::limit_prefill(int32_t streaming, bool is_urgent, StepLimits& l
     limits.rows = limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);
   }
   if (!streams && others.streaming_ns <= 0) return;
-  const double known = streams ? streaming_cost_.alone(streaming) : 0;
-  const double alone = known > 0 ? known : cost_.of(streams ? streaming : 1);
+  const double alone = streams ? streams_alone_ns(streaming) : cost_.of(1);
   const double slowdown = channels_.config.stream_slowdown;
   const double wanted =
       std::max(slowdown * (others.streaming_ns + (streams ? alone : 0)) - others.streaming_ns, slowdown * alone);

@@ -23,7 +23,8 @@ struct Chunk {
 
 struct Batch {
   std::vector<Chunk> chunks;
-  /** Called between layers and parts of the head, and may take its time; false gives the step up. For backends whose memory is the host's. */
+  /** Called between layers and parts of the head, and may take its time; false gives the step up. For backends whose memory
+   *  is the host's. */
   std::function<bool()> between_layers;
   int32_t rows() const {
     size_t n = 0;
