@@ -22,7 +22,7 @@ TEST(Summaries, AskForTheOldOneAndWhatWentSince) {
   prompt.dropped_turns = 2;
   conversation.commit(prompt, {}, "Now we rest.");
   ASSERT_TRUE(conversation.wants_summary());
-  const std::string request = conversation.summary_request(4096);
+  const std::string request = conversation.summary_request(4096, 80);
   EXPECT_NE(request.find("User: My name is Ada."), std::string::npos);
   EXPECT_NE(request.find("Answer: Welcome, Ada."), std::string::npos);
   EXPECT_EQ(request.find("And now?"), std::string::npos);
@@ -31,7 +31,7 @@ TEST(Summaries, AskForTheOldOneAndWhatWentSince) {
   EXPECT_FALSE(conversation.wants_summary());
   prompt.dropped_turns = 1;
   conversation.commit(prompt, "More?", "Yes.");
-  EXPECT_NE(conversation.summary_request(4096).find("Before that: Ada came."), std::string::npos);
+  EXPECT_NE(conversation.summary_request(4096, 80).find("Before that: Ada came."), std::string::npos);
   conversation.set_summary("");
   EXPECT_EQ(conversation.summary(), "Ada came.") << "a failed summary loses nothing";
   conversation.reset();
@@ -45,7 +45,7 @@ TEST(Summaries, KeepTheNewestOfWhatDoesNotFit) {
   Prompt prompt;
   prompt.dropped_turns = 39;
   conversation.commit(prompt, {}, "x");
-  const std::string request = conversation.summary_request(1500);
+  const std::string request = conversation.summary_request(1500, 80);
   EXPECT_LE(request.size(), 1600u);
   EXPECT_NE(request.find("turn38"), std::string::npos);
   EXPECT_EQ(request.find("turn0."), std::string::npos);
@@ -58,7 +58,7 @@ TEST(Summaries, HaveSomethingToSumUpHoweverLittleRoomThereIs) {
   Prompt prompt;
   prompt.dropped_turns = 1;
   conversation.commit(prompt, {}, "x");
-  const std::string request = conversation.summary_request(64);
+  const std::string request = conversation.summary_request(64, 80);
   EXPECT_NE(request.find("User: I am Ada."), std::string::npos);
   EXPECT_LT(request.size(), 1000u);
 }

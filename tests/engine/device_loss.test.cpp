@@ -140,9 +140,7 @@ class DeviceLoss : public PluginTest {
     return other->finish(request).tokens;
   }
   void expect_on_processor(banter_model* model, const std::string& why) {
-    banter_model_info facts{};
-    facts.struct_size = sizeof facts;
-    ASSERT_EQ(banter_model_get_info(model, &facts), BANTER_OK) << banter_last_error_message();
+    const banter_model_info facts = info_of(model);
     EXPECT_EQ(std::string(facts.backend).rfind("cpu/", 0), 0u) << facts.backend;
     EXPECT_NE(std::string(facts.backend_reason).find(why), std::string::npos) << facts.backend_reason;
     EXPECT_NE(log().find("warning: CUDA is not used any more: "), std::string::npos) << log();
@@ -249,9 +247,7 @@ TEST_F(DeviceLoss, RequestsMayBeCancelledOrBeginOrExpireMeanwhile) {
   EXPECT_EQ(told->outcomes[stays].kind, 0);
   EXPECT_EQ(told->outcomes[second].kind, 0);
   EXPECT_EQ(told->statistics().weight_bytes, 0u);
-  banter_model_info facts{};
-  facts.struct_size = sizeof facts;
-  EXPECT_EQ(banter_model_get_info(model_, &facts), BANTER_OK);
+  info();
   size_t count = 0;
   EXPECT_EQ(banter_model_tokenize(model_, "Hello", 5, nullptr, 0, &count), BANTER_OK);
   source.let_through();
@@ -395,9 +391,7 @@ TEST_F(DeviceLoss, OtherThreadsMayAskForFactsAllTheTime) {
   std::set<std::string> seen;
   std::thread asks([&] {
     while (!stop) {
-      banter_model_info facts{};
-      facts.struct_size = sizeof facts;
-      EXPECT_EQ(banter_model_get_info(model_, &facts), BANTER_OK);
+      const banter_model_info facts = info_of(model_);
       seen.insert(facts.backend);
       int32_t tokens[8];
       size_t count = 0;

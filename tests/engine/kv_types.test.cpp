@@ -67,9 +67,7 @@ TEST(KvTypes, RepliesAreThoseOfSoloRuns) {
         banter_model* const model = host.load(bytes, choose);
         ASSERT_NE(model, nullptr);
         expected = talk(host, model, false);
-        banter_model_info info{};
-        info.struct_size = sizeof info;
-        ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+        const banter_model_info info = info_of(model);
         EXPECT_STREQ(info.kv_type, kv.name);
         page_bytes = info.kv_pool_bytes;
       }
@@ -103,9 +101,7 @@ TEST(KvTypes, MeasuringTellsWhatALoadTakes) {
     config.kv_type = kv.type;
     ASSERT_EQ(banter_model_measure(&config, &needs), BANTER_OK) << banter_last_error_message();
     Host host;
-    banter_model_info info{};
-    info.struct_size = sizeof info;
-    ASSERT_EQ(banter_model_get_info(host.load(bytes, [&](auto& c) { c.kv_type = kv.type; }), &info), BANTER_OK);
+    const banter_model_info info = info_of(host.load(bytes, [&](auto& c) { c.kv_type = kv.type; }));
     EXPECT_EQ(needs.kv_type, kv.type);
     EXPECT_EQ(needs.kv_bytes_per_token, info.kv_bytes_per_token) << kv.name;
     EXPECT_EQ(needs.context_tokens, info.context_tokens);
@@ -193,9 +189,7 @@ TEST(KvTypes, QuantisedConversationsTakeLessMemory) {
   Host host;
   const auto per_token = [&](banter_kv_type type) {
     banter_model* const model = host.load(bytes, [&](banter_model_config& c) { c.kv_type = type; });
-    banter_model_info info{};
-    info.struct_size = sizeof info;
-    EXPECT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+    const banter_model_info info = info_of(model);
     return info.kv_bytes_per_token;
   };
   // 2 layers, K and V of 4 heads of 16 dimensions; heads so small fill half a group of int8.
@@ -245,9 +239,7 @@ TEST(KvTypes, Int4WarnsOfModelsThatItHarms) {
     });
     const auto bytes = tiny_model({.rope_base = c.rope_base, .key_bias = c.bias});
     banter_model* const model = host.load(bytes, [&](banter_model_config& config) { config.kv_type = c.type; });
-    banter_model_info info{};
-    info.struct_size = sizeof info;
-    ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+    const banter_model_info info = info_of(model);
     EXPECT_EQ(std::string(info.warning), log);
     EXPECT_EQ(log.find("INT4 KV pages harm this model") != std::string::npos, c.warns) << c.bias << " " << log;
     EXPECT_EQ(host.finish(say(host.npc(model), "Hello", Ask(4, kGoOn))).kind, BANTER_EVENT_DONE);

@@ -38,19 +38,30 @@ class Models : public ::testing::Test {
     }
     return tokens;
   }
-  /** Of the steps recorded: most rows of prompts in one. */
-  uint64_t most_rows_in_trace() {
+  struct Step {
+    uint64_t prefill_rows, decode_rows;
+  };
+  /** The steps recorded, in their order. */
+  std::vector<Step> stop_trace() {
     std::string text;
     const auto append = [](const char* piece, size_t length, void* to) -> banter_result {
       static_cast<std::string*>(to)->append(piece, length);
       return BANTER_OK;
     };
     EXPECT_EQ(banter_engine_trace_stop(host.engine, append, &text), BANTER_OK) << banter_last_error_message();
-    uint64_t most = 0;
+    std::map<double, Step> steps;
     const nlohmann::json trace = nlohmann::json::parse(text);
     for (const auto& event : trace["traceEvents"]) {
-      if (event["ph"] == "X") most = std::max(most, event["args"]["prefill_rows"].get<uint64_t>());
+      if (event["ph"] != "X" || !event["args"].contains("decode_rows")) continue;
+      steps[event["ts"].get<double>()] = {event["args"]["prefill_rows"], event["args"]["decode_rows"]};
     }
+    std::vector<Step> in_order;
+    for (const auto& [time, step] : steps) in_order.push_back(step);
+    return in_order;
+  }
+  uint64_t most_rows_in_trace() {
+    uint64_t most = 0;
+    for (const Step& step : stop_trace()) most = std::max(most, step.prefill_rows);
     return most;
   }
   /** Of the steps of a prompt that comes while the first model's reply streams. */
@@ -129,6 +140,30 @@ TEST_F(Models, NorDoesTheFirstPromptOfAllStopThem) {
     banter_model_release(fresh);
   }
   EXPECT_LT(most, 128u);
+}
+
+TEST_F(Models, PromptsOfSeveralTakeTurnsBesideAReply) {
+  const std::vector<banter_model*> others = {second, host.load(second_bytes), host.load(second_bytes)};
+  const banter_request_id stream = complete(first, "Once upon a time", ask(3000, 4));
+  ASSERT_TRUE(host.pump_until([&] { return host.outcomes[stream].tokens.size() > 20; }));
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+  ASSERT_EQ(banter_engine_trace_start(host.engine, 1 << 16), BANTER_OK);
+  std::vector<banter_request_id> prompts;
+  for (banter_model* const model : others) prompts.push_back(complete(model, std::string(600, 'b'), ask(1, 4)));
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+  for (const banter_request_id request : prompts) EXPECT_EQ(host.finish(request).kind, BANTER_EVENT_DONE);
+  ASSERT_EQ(host.outcomes[stream].kind, 0) << "it ended too early for this test";
+  const std::vector<Step> steps = stop_trace();
+  size_t of_prompts = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].decode_rows > 0) continue;
+    ++of_prompts;
+    const bool waits_again = i > 0 && steps[i - 1].decode_rows == 0;
+    EXPECT_FALSE(waits_again) << "step " << i << ": the reply waits for a second prompt";
+  }
+  EXPECT_GE(of_prompts, others.size());
+  EXPECT_EQ(banter_cancel(host.engine, stream), BANTER_OK);
+  host.finish(stream);
 }
 
 TEST_F(Models, RepliesAreTheSameHoweverTheyTakeTurns) {

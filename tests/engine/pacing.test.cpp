@@ -422,6 +422,8 @@ TEST(Ageing, BackgroundChatterFinishesEventually) {
   Ask background(2, kGoOn);
   background.config.priority = 6;
   const std::string long_prompt(400, 'x');
+  // Paused until the first players have asked too: otherwise the chatter may be over before they come.
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
   const banter_request_id chatter = complete(model, long_prompt, background);
   std::vector<banter_request_id> players;
   uint64_t asked = 0;
@@ -435,6 +437,7 @@ TEST(Ageing, BackgroundChatterFinishesEventually) {
           urgent.config.priority = 7;
           players.push_back(complete(model, std::to_string(++asked) + std::string(300, 'y'), urgent));
         }
+        banter_engine_set_paused(host.engine, 0);
         return host.outcomes[chatter].kind != 0;
       },
       90);

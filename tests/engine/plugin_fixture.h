@@ -45,12 +45,7 @@ class PluginTest : public ::testing::Test {
     model_ = nullptr;
     return host.finish(host.start_load(bytes_, &model_));
   }
-  banter_model_info info() {
-    banter_model_info info{};
-    info.struct_size = sizeof info;
-    EXPECT_EQ(banter_model_get_info(model_, &info), BANTER_OK) << banter_last_error_message();
-    return info;
-  }
+  banter_model_info info() { return info_of(model_); }
   std::string log() {
     const std::lock_guard lock(mutex_);
     return log_;

@@ -189,9 +189,7 @@ TEST(Prefix, ASequenceThatFillsThePoolGoesOn) {
     Host host;
     banter_model* const model =
         host.load(bytes, [](banter_model_config& c) { c.kv_budget_bytes = 320 * tiny_bytes_per_token(); });
-    banter_model_info info{};
-    info.struct_size = sizeof info;
-    ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+    const banter_model_info info = info_of(model);
     const uint32_t context = info.context_tokens;
     for (uint32_t length = context - 40; length < context; ++length) {
       for (int again = 0; again < 2; ++again) {

@@ -220,9 +220,7 @@ TEST_F(Snapshots, FullPoolComputesAgain) {
   const Outcome expected = next(original);
   Host other;
   banter_model* const small = other.load(file, [](banter_model_config& config) { config.kv_budget_bytes = 300 << 10; });
-  banter_model_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(banter_model_get_info(small, &info), BANTER_OK);
+  const banter_model_info info = info_of(small);
   bool refused = false;
   for (int i = 0; i < 40 && !refused; ++i) {
     banter_npc* const npc = other.npc(small);

@@ -87,9 +87,7 @@ TEST_F(Talk, LoadTellsProgressThenReady) {
     EXPECT_LE(host.events[i].event.progress, 1.0f);
     before = host.events[i].event.progress;
   }
-  banter_model_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+  const banter_model_info info = info_of(model);
   EXPECT_STREQ(info.name, "Tiny");
   EXPECT_STREQ(info.architecture, "llama");
   EXPECT_EQ(info.vocabulary, static_cast<uint32_t>(kTinyVocabulary));

@@ -53,7 +53,7 @@ inline bool card_is_expected() {
 inline banter_model_info info_of(banter_model* model) {
   banter_model_info info{};
   info.struct_size = sizeof info;
-  EXPECT_EQ(banter_model_get_info(model, &info), BANTER_OK);
+  EXPECT_EQ(banter_model_get_info(model, &info), BANTER_OK) << banter_last_error_message();
   return info;
 }
 inline bool is_on_card(banter_model* model) {

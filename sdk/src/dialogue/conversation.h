@@ -75,7 +75,7 @@ class Conversation {
   bool wants_summary() const { return !unsummarized_.empty(); }
   /** What to ask the model for, as a message to it of at most about `limit_bytes`: a summary of the old one and of what went since,
    *  in at most `words`. What does not fit into the message is left out, oldest first. */
-  std::string summary_request(size_t limit_bytes, uint32_t words = 80) const;
+  std::string summary_request(size_t limit_bytes, uint32_t words) const;
   /** The answer. An empty one keeps the summary as it was; either way nothing waits any more. */
   void set_summary(std::string_view summary);
 

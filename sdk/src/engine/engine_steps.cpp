@@ -20,7 +20,8 @@ bool EngineThread::step_models() {
   gave_up_before_ = std::exchange(gave_up_, false);
   const uint64_t began = now_ns(), first_turn = turns_ + 1;
   const int32_t highest = look_at_models();
-  bool worked = false;
+  const bool streams = others_of(nullptr).streaming_priority >= std::max(highest, 0);
+  bool worked = false, prompts = false;
   size_t lower = 0;
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     ModelRunner* const runner = model->runner.get();
@@ -29,10 +30,15 @@ bool EngineThread::step_models() {
       lower += runner->standing().priority >= 0;
       continue;
     }
+    if (streams && runner->standing().only_prompts()) {
+      prompts = true;
+      continue;
+    }
     if (!may_go_on(worked)) return true;
     worked = step(*runner) || worked;
     lower_credit_ns_ += kLowerShare * runner->last_step_ns();
   }
+  if (prompts) worked = step_prompts(highest, first_turn, worked);
   if (lower == 0) {
     lower_credit_ns_ = 0;  // what was before somebody stood back is nobody's debt
     return worked;
@@ -57,6 +63,25 @@ int32_t EngineThread::look_at_models() {
     if (model->runner != nullptr) highest = std::max(highest, model->runner->look(active > 1).priority);
   }
   return highest;
+}
+
+/** A step of one model that has only prompts to compute, where replies that matter as much stream: each such step reads a whole
+ *  model, and in a round of all of them the replies would wait for as many. Who waited longest comes first. */
+bool EngineThread::step_prompts(int32_t highest, uint64_t first_turn, bool worked) {
+  for (bool stepped = false; !stepped && may_go_on(worked);) {
+    ModelRunner* next = nullptr;
+    for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+      ModelRunner* const runner = model->runner.get();
+      if (runner == nullptr || runner->standing().priority < highest || !runner->standing().only_prompts()) continue;
+      if (runner->turn < (next == nullptr ? first_turn : next->turn)) next = runner;
+    }
+    if (next == nullptr) break;
+    next->turn = ++turns_;
+    stepped = step(*next);
+    worked = stepped || worked;
+    lower_credit_ns_ += kLowerShare * next->last_step_ns();
+  }
+  return worked;
 }
 
 /** Steps of the models whose requests are less important, as far as their share of the time goes, or where nobody else can go
@@ -94,21 +119,22 @@ bool EngineThread::may_go_on(bool worked) {
   return true;
 }
 
-Standing EngineThread::others_of(const ModelRunner& runner) const {
+Standing EngineThread::others_of(const ModelRunner* runner) const {
   Standing sum;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-    if (model->runner == nullptr || model->runner.get() == &runner) continue;
+    if (model->runner == nullptr || model->runner.get() == runner) continue;
     const Standing& one = model->runner->standing();
     sum.priority = std::max(sum.priority, one.priority);
     sum.streaming_priority = std::max(sum.streaming_priority, one.streaming_priority);
     sum.streaming_ns += one.streaming_ns;
+    if (runner != nullptr && one.priority >= runner->standing().priority) sum.prompts += one.prompts;
   }
   return sum;
 }
 
 bool EngineThread::step(ModelRunner& runner) {
   bool worked = false;
-  pace_.others = others_of(runner);
+  pace_.others = others_of(&runner);
   const Result<void> stepped = guarded([&]() -> Result<void> {
     worked = runner.step(pace_);
     return {};

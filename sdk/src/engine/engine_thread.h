@@ -101,9 +101,11 @@ class EngineThread {
   void flush();
   bool step_models();
   int32_t look_at_models();
+  bool step_prompts(int32_t highest, uint64_t first_turn, bool worked);
   bool step_lower(int32_t highest, size_t count, bool worked);
   bool may_go_on(bool worked);
-  Standing others_of(const ModelRunner& runner) const;
+  /** What the models together are, without `runner` where one is named. */
+  Standing others_of(const ModelRunner* runner) const;
   bool step(ModelRunner& runner);
   void expire_requests();
   bool has_work() const;

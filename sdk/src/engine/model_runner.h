@@ -31,6 +31,9 @@ struct Standing {
   int32_t priority = -1;            // highest of a request that could go on; -1: there is none
   int32_t streaming_priority = -1;  // of one whose reply streams
   double streaming_ns = 0;          // what those replies take together in a round of steps
+  int32_t prompts = 0;              // models that have prompts to compute
+
+  bool only_prompts() const { return prompts > 0 && streaming_priority < 0; }
 };
 
 /** How long a step may take. */
@@ -59,7 +62,7 @@ class ModelRunner {
   void wait(uint64_t ns);
   /** What the step computed, without rests; 0: there was none, or it was given up. */
   double last_step_ns() const { return last_step_ns_; }
-  /** Number of its last turn among models that stand back. */
+  /** Number of its last turn among models that stand back, or that have only prompts. */
   uint64_t turn = 0;
   /** Ends requests whose deadline has passed before their first token; they are in ended(). */
   void expire(uint64_t now_ns);

@@ -53,7 +53,10 @@ const Standing& ModelRunner::look(bool has_others) {
     if (!can_go_on(*generation)) continue;
     const int32_t priority = aged_priority(generation->priority, generation->waited_ns);
     standing_.priority = std::max(standing_.priority, priority);
-    if (generation->reply_tokens.empty() || pending_of(*generation) > 1) continue;
+    if (generation->reply_tokens.empty() || pending_of(*generation) > 1) {
+      standing_.prompts = 1;
+      continue;
+    }
     ++streaming;
     standing_.streaming_priority = std::max(standing_.streaming_priority, priority);
   }
@@ -136,8 +139,8 @@ StepLimits ModelRunner::limits_of(uint64_t allowance_ns) {
 }
 
 /** What prompts may make of the time between the tokens of replies that stream, of this model or of others: stream_slowdown times
- *  what a round of steps takes without them, or the least that a step takes. And who matters less than other models' requests
- *  does not keep them waiting for long. */
+ *  what a round of steps takes without them, or the least that a step takes; models that have prompts share what is added. And who
+ *  matters less than other models' requests does not keep them waiting for long. */
 void ModelRunner::limit_prefill(int32_t streaming, bool is_urgent, StepLimits& limits) {
   const Standing& others = pace_->others;
   const bool streams = streaming > 0;
@@ -152,8 +155,8 @@ void ModelRunner::limit_prefill(int32_t streaming, bool is_urgent, StepLimits& l
   if (!streams && others.streaming_ns <= 0) return;
   const double alone = streams ? streams_alone_ns(streaming) : cost_.of(1);
   const double slowdown = channels_.config.stream_slowdown;
-  const double wanted =
-      std::max(slowdown * (others.streaming_ns + (streams ? alone : 0)) - others.streaming_ns, slowdown * alone);
+  const double own = streams ? alone : 0, added = (slowdown - 1) * (others.streaming_ns + own);
+  const double wanted = std::max(own + added / (1 + others.prompts), slowdown * alone);
   if (is_urgent && wanted < kUrgentStepNs) {
     // By the cost of prompts, which is what such a step mostly does.
     limits.prefill_rows = cost_.rows_within(kUrgentStepNs, kLeastRows, limits.rows);
