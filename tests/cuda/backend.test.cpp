@@ -277,6 +277,35 @@ TEST(Backend, TuringComputesEveryKindOfWeight) {
   }
 }
 
+/** Code that was compiled for an older card, and translated for this one by the driver, has the older one's instructions. */
+TEST(Backend, TuringsCodeComputesOnLaterCards) {
+  for (const formats::TensorType type : {formats::TensorType::kQ4_0, formats::TensorType::kBF16}) {
+    const test::MemoryFile file = tiny_file(type);
+    with_card([](auto& c) { c.compute_capability = 75; });
+    const std::vector<float> expected = Talk(*file.gguf, 3).logits;
+    ASSERT_FALSE(expected.empty());
+    with_card([](auto& c) { c.compiled_for = 75; });
+    EXPECT_EQ(Talk(*file.gguf, 3).logits, expected) << formats::type_traits(type).name;
+  }
+}
+
+TEST(Backend, WithoutKernelsForTheCardItSaysSo) {
+  const auto pool = make_pool();
+  for (const cudaError_t error : {cudaErrorNoKernelImageForDevice, cudaErrorUnsupportedPtxVersion,
+                                  cudaErrorJitCompilerNotFound, cudaErrorJitCompilationDisabled}) {
+    with_card([&](auto& c) { c.kernels_error = error; });
+    const auto backend = create_backend(*pool, -1);
+    ASSERT_FALSE(backend);
+    EXPECT_EQ(backend.error().code, BANTER_ERROR_UNSUPPORTED);
+    EXPECT_NE(backend.error().message.find("has no kernels for cuda/sm_86"), std::string::npos)
+        << backend.error().message;
+  }
+  with_card([](auto& c) { c.kernels_error = cudaErrorLaunchFailure; });
+  const auto backend = create_backend(*pool, -1);
+  ASSERT_FALSE(backend);
+  EXPECT_EQ(backend.error().code, BANTER_ERROR_BACKEND);
+}
+
 /** The card is full, at whatever moment: an error that says so, and nothing that stays. */
 TEST(Backend, EveryAllocationMayFail) {
   const test::MemoryFile file = tiny_file(formats::TensorType::kQ8_0);

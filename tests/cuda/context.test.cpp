@@ -65,6 +65,7 @@ int32_t create_queue(void* device, const void* info, const void*, void** queue) 
   EXPECT_EQ(static_cast<const Info*>(info)->type, 1000556001);
   vulkan.preferred = static_cast<const Info*>(info)->preferred;
   if (vulkan.create_status != 0) return vulkan.create_status;
+  if (vulkan.queues == 1) return -10;  // VK_ERROR_TOO_MANY_OBJECTS: one is reserved
   ++vulkan.queues;
   *queue = &vulkan.queues;
   return 0;
@@ -289,6 +290,31 @@ TEST(CudaContext, IsScheduledWithVulkan) {
   expect_nothing_left();
 }
 
+/** A device gives one queue, and a game may load several models, on several threads. */
+TEST(CudaContext, ModelsShareTheOneWithVulkan) {
+  with_card([](auto& c) { c.vulkan_shares_graphics = true; });
+  const test::MemoryFile file = tiny_file();
+  const banter_cuda_context wanted = of_vulkan();
+  const std::vector<float> expected = Talk(*file.gguf, &wanted).logits;
+  ASSERT_FALSE(expected.empty());
+  const auto pool = make_pool();
+  for (int round = 0; round < 3; ++round) {
+    auto first = create_backend(*pool, -1, &wanted);
+    ASSERT_TRUE(first) << first.error().message;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] { EXPECT_EQ(Talk(*file.gguf, &wanted).logits, expected); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(cuda_emulator::live().contexts, 1);
+    EXPECT_EQ(vulkan.queues, 1);
+    first->reset();
+    EXPECT_EQ(cuda_emulator::live().contexts, 0);
+    EXPECT_EQ(vulkan.queues, 0);
+  }
+  expect_nothing_left();
+}
+
 TEST(CudaContext, VulkansRefusalsSayWhy) {
   const auto able = [](auto& c) { c.vulkan_shares_graphics = true; };
   with_card(able);
@@ -352,6 +378,55 @@ TEST(CudaContext, ThatEndsTooEarlyCostsTheCallsThatFollow) {
   EXPECT_FALSE(cuda_emulator::live().primary_context_used);
 }
 
+/** The driver may give an ended context's handle to the next one: that is not ours. */
+TEST(CudaContext, AnotherOfTheSameHandleIsLeftAlone) {
+  const auto pool = make_pool();
+  const GameContext game;
+  const banter_cuda_context wanted = existing(game.handle);
+  auto made = create_backend(*pool, -1, &wanted);
+  ASSERT_TRUE(made) << made.error().message;
+  auto memory = (*made)->allocate(256);
+  ASSERT_TRUE(memory);
+  cuda_emulator::renew_context(game.handle);
+  EXPECT_EQ(cuda_emulator::live().in_contexts, 0);
+  const auto again = (*made)->allocate(256);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, BANTER_ERROR_BACKEND);
+  EXPECT_NE(again.error().message.find("must outlive the engine"), std::string::npos) << again.error().message;
+  (*made)->deallocate(*memory);
+  made->reset();
+  EXPECT_EQ(cuda_emulator::current_context(), nullptr);
+  EXPECT_EQ(cuda_emulator::live().in_contexts, 0);
+}
+
+/** A game may use graphs of its own, which it captures in the mode that forbids other threads most. */
+TEST(CudaContext, NeitherEndsNorMindsWhatTheGameCaptures) {
+  cuda_emulator::reset();
+  const test::MemoryFile file = tiny_file();
+  const std::vector<float> expected = Talk(*file.gguf, nullptr).logits;
+  ASSERT_FALSE(expected.empty());
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  std::thread([&] {
+    const Talk run(*file.gguf, nullptr);
+    EXPECT_EQ(run.error.message, "");
+    EXPECT_EQ(run.logits, expected);
+    EXPECT_GE(run.graphs, 1);
+    void* memory = nullptr;  // the thread's own calls are as they were
+    EXPECT_EQ(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported);
+    cudaGetLastError();
+  }).join();
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated) << "by that cudaMalloc";
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  std::thread([&] { EXPECT_EQ(Talk(*file.gguf, nullptr).logits, expected); }).join();
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  expect_nothing_left();
+}
+
 /** A context that ends on another thread while a call is in it. */
 TEST(CudaContext, MayEndDuringACall) {
   const auto pool = make_pool();
@@ -401,7 +476,7 @@ TEST(CudaContext, EveryCallMayFail) {
       expect_nothing_left();
     }
     EXPECT_GT(calls, 100);
-    EXPECT_GT(failed, 50);
+    EXPECT_GT(failed, 40);
   }
 }
 

@@ -21,8 +21,10 @@
 #include "cuda_emulator/memory.h"
 
 // What the runtime's and the driver's handles point to.
+struct CUgraphNode_st {};
 struct CUctx_st {
   int device = 0;
+  unsigned long long id = 0;  // never that of another
   bool in_graphics = false;
   bool ended = false;
 };
@@ -60,6 +62,7 @@ struct Operation {
 
 struct CUgraph_st {
   std::shared_ptr<std::vector<banter::cuda_emulator::Operation>> operations;
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // of those that were added one by one
 };
 struct CUgraphExec_st {
   std::shared_ptr<const std::vector<banter::cuda_emulator::Operation>> operations;
@@ -103,6 +106,7 @@ struct Card {
   bool fail_sticky = false;
   uint64_t operations = 0, records = 0;
   std::unordered_map<const void*, size_t> shared_limits;  // by kernel
+  std::unordered_map<const void*, Launch> launched;       // the latest of each kernel, for its arguments' types
   std::vector<std::unique_ptr<CUctx_st>> contexts;        // ended ones, too
   std::unordered_map<const void*, CUctx_st*> owners;      // of what is in these contexts: handles, starts of memory
   bool primary_used = false;
@@ -123,6 +127,11 @@ class Call {
   std::lock_guard<std::recursive_mutex> lock_;
   cudaError_t error_ = cudaSuccess;
 };
+
+/** Whether every card can carry such a launch out; reports if not. */
+bool within_limits(const cudaLaunchConfig_t& config, const void* kernel, size_t argument_bytes);
+/** What the code that runs may use: the compute capability that it was compiled for. */
+int32_t code_capability();
 
 void report(Fault fault);
 void report_host(FaultKind kind, const void* address, std::string message);

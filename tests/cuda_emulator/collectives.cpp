@@ -207,7 +207,7 @@ uint32_t warp_reduce(WarpReduction reduction, uint32_t mask, uint32_t value, Pla
   Block& block = *running_block;
   const char* name = "__syncwarp";
   if (reduction != WarpReduction::kSync) name = reduction <= WarpReduction::kAll ? "a vote" : "__reduce_…_sync";
-  if (reduction > WarpReduction::kAll && config().compute_capability < 80) {
+  if (reduction > WarpReduction::kAll && code_capability() < 80) {
     block.fault(FaultKind::kUnsupported, 0, "__reduce_…_sync needs compute capability 8.0");
   }
   Slot& slot = my_slot(block);
@@ -219,7 +219,7 @@ uint32_t warp_reduce(WarpReduction reduction, uint32_t mask, uint32_t value, Pla
 
 Words4 warp_matrix_product(Matrix kind, Words4 d, Words4 a, Words2 b, Place place) {
   Block& block = *running_block;
-  if (kind == Matrix::kBfloat && config().compute_capability < 80) {
+  if (kind == Matrix::kBfloat && code_capability() < 80) {
     block.fault(FaultKind::kUnsupported, 0, "mma of bfloat16 needs compute capability 8.0");
   }
   Slot& slot = my_slot(block);
@@ -265,7 +265,7 @@ void async_copy(void* shared, const void* global, bool valid) {
   const AsyncCopy copy = {static_cast<std::byte*>(shared), valid ? static_cast<const std::byte*>(global) : nullptr,
                           thread.open_group};
   if (valid) check_access(block, global, 16, Use::kReadGlobal, 16);
-  if (config().compute_capability < 80) {  // no such instruction: device.h loads and stores
+  if (code_capability() < 80) {  // no such instruction: device.h loads and stores
     check_access(block, shared, 16, Use::kWriteShared, 16);
     return arrive(block, copy);
   }

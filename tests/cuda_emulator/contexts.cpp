@@ -10,6 +10,9 @@ namespace {
 
 thread_local std::vector<CUctx_st*> stack;
 
+constexpr unsigned long long kPrimaryId = 1;
+unsigned long long last_id = kPrimaryId;
+
 bool is_known(const CUctx_st* context) {
   for (const auto& each : card().contexts) {
     if (each.get() == context) return true;
@@ -20,6 +23,7 @@ bool is_known(const CUctx_st* context) {
 CUctx_st* make_context(int device, bool in_graphics) {
   auto context = std::make_unique<CUctx_st>();
   context->device = device;
+  context->id = ++last_id;
   context->in_graphics = in_graphics;
   card().contexts.push_back(std::move(context));
   return card().contexts.back().get();
@@ -93,6 +97,14 @@ int context_device(int* device) {
   return call.done(cudaSuccess);
 }
 
+int context_id(CUctx_st* context, unsigned long long* id) {
+  Call call;
+  if (call.failed()) return call.error();
+  if (context != nullptr || id == nullptr) return call.done(cudaErrorInvalidValue);  // nobody asks for others
+  *id = stack.empty() ? kPrimaryId : stack.back()->id;
+  return call.done(cudaSuccess);
+}
+
 int device_attribute(int* value, int attribute, int device) {
   Call call;
   if (call.failed()) return call.error();
@@ -160,6 +172,7 @@ const DriverFunction kDriverFunctions[] = {
     {"cuCtxPushCurrent", 4000, reinterpret_cast<void*>(context_push)},
     {"cuCtxPopCurrent", 4000, reinterpret_cast<void*>(context_pop)},
     {"cuCtxGetDevice", 2000, reinterpret_cast<void*>(context_device)},
+    {"cuCtxGetId", 12000, reinterpret_cast<void*>(context_id)},
     {"cuDeviceGetAttribute", 2000, reinterpret_cast<void*>(device_attribute)},
     {"cuCtxGetLimit", 3010, reinterpret_cast<void*>(context_limit)},
     {"cuCtxCreate", 12050, reinterpret_cast<void*>(context_create)},
@@ -193,6 +206,12 @@ CUctx_st* create_context(int device) {
 void destroy_context(CUctx_st* context) {
   const std::lock_guard lock(card().mutex);
   end_context(*context);
+}
+void renew_context(CUctx_st* context) {
+  const std::lock_guard lock(card().mutex);
+  end_context(*context);
+  context->ended = false;
+  context->id = ++last_id;
 }
 void push_context(CUctx_st* context) {
   stack.push_back(context);

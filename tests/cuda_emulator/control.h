@@ -54,6 +54,9 @@ struct Config {
   cudaError_t count_error = cudaSuccess;  // what cudaGetDeviceCount answers, e.g. cudaErrorInsufficientDriver
   int driver_version = 13000;
   int compute_capability = 86;
+  int compiled_for = 0;  // the compute capability that kernels were compiled for; 0: the card's
+  cudaError_t kernels_error =
+      cudaSuccess;  // what is answered to who asks for a kernel, e.g. cudaErrorUnsupportedPtxVersion
   int multiprocessors = 8;
   size_t memory_bytes = size_t{4} << 30;
   size_t shared_per_block = 47 * 1024;  // without cudaFuncSetAttribute
@@ -98,6 +101,8 @@ inline constexpr char kQueueData[] = "the emulated card's queue";
  *  known as that of an ended one. */
 CUctx_st* create_context(int device = 0);
 void destroy_context(CUctx_st* context);
+/** Ends it and makes another one, which happens to get the same handle. */
+void renew_context(CUctx_st* context);
 /** As a game makes it current on this thread, and no more. */
 void push_context(CUctx_st* context);
 void pop_context();

@@ -1,5 +1,7 @@
-// Capture of streams, and graphs. A graph is the list of captured operations in the order of their issue, which is one of
-// the orders that their dependencies allow.
+// Capture of streams, and graphs. A graph is the list of its operations in the order in which they were captured or added, which
+// is one of the orders that their dependencies allow.
+#include <algorithm>
+
 #include "cuda_emulator/card.h"
 
 namespace banter::cuda_emulator {
@@ -106,7 +108,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     result = cudaErrorStreamCaptureWrongThread;
   }
   if (result == cudaSuccess && !call.failed()) {
-    *graph = new CUgraph_st{stream->captured};
+    *graph = new CUgraph_st{stream->captured, {}};
     card().graphs.insert(*graph);
   }
   for (CUstream_st* other : stream->joined) {
@@ -129,6 +131,58 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   Call call;
   if (call.failed()) return call.error();
   std::swap(*mode, thread_mode);
+  return call.done(cudaSuccess);
+}
+
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
+  Call call;
+  if (call.failed()) return call.error();
+  if (graph == nullptr || flags != 0) return call.done(cudaErrorInvalidValue);
+  *graph = new CUgraph_st{std::make_shared<std::vector<Operation>>(), {}};
+  card().graphs.insert(*graph);
+  return call.done(cudaSuccess);
+}
+
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                                   size_t count, const cudaKernelNodeParams* params) {
+  Call call;
+  if (call.failed()) return call.error();
+  Card& c = card();
+  if (c.graphs.count(graph) == 0) {
+    report_host(FaultKind::kBadHandle, graph, "no such graph");
+    return call.done(cudaErrorInvalidResourceHandle);
+  }
+  if (node == nullptr || params == nullptr || params->kernelParams == nullptr || params->extra != nullptr) {
+    return call.done(cudaErrorInvalidValue);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const bool known = std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                                   [&](const auto& each) { return each.get() == dependencies[i]; });
+    if (known) continue;
+    report_host(FaultKind::kBadHandle, dependencies[i], "no such node in this graph");
+    return call.done(cudaErrorInvalidValue);
+  }
+  // What nothing orders may run side by side; the emulated card runs all of it in the order of the list.
+  if (count != (graph->nodes.empty() ? 0 : 1) || (count == 1 && dependencies[0] != graph->nodes.back().get())) {
+    return call.done(cudaErrorNotSupported);
+  }
+  const auto launched = c.launched.find(params->func);
+  if (launched == c.launched.end()) return call.done(cudaErrorInvalidDeviceFunction);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = params->gridDim, config.blockDim = params->blockDim;
+  config.dynamicSmemBytes = params->sharedMemBytes;
+  if (!within_limits(config, params->func, launched->second.argument_bytes)) {
+    return call.done(cudaErrorInvalidConfiguration);
+  }
+  Operation operation = {};
+  operation.kind = Operation::Kind::kLaunch;
+  operation.launch = launched->second;
+  operation.launch.call.arguments = operation.launch.call.copy(params->kernelParams);
+  operation.launch.grid = params->gridDim, operation.launch.block = params->blockDim;
+  operation.launch.shared_bytes = params->sharedMemBytes;
+  graph->operations->push_back(std::move(operation));
+  graph->nodes.push_back(std::make_unique<CUgraphNode_st>());
+  *node = graph->nodes.back().get();
   return call.done(cudaSuccess);
 }
 

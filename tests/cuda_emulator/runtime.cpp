@@ -17,7 +17,8 @@ bool report_limits(const void* kernel, const char* text) {
   return false;
 }
 
-/** A launch that every card can carry out. */
+}  // namespace
+
 bool within_limits(const cudaLaunchConfig_t& config, const void* kernel, size_t argument_bytes) {
   const Card& c = card();
   const dim3 b = config.blockDim, g = config.gridDim;
@@ -45,7 +46,10 @@ bool within_limits(const cudaLaunchConfig_t& config, const void* kernel, size_t 
   return true;
 }
 
-}  // namespace
+int32_t code_capability() {
+  const Config& c = card().config;
+  return c.compiled_for == 0 ? c.compute_capability : c.compiled_for;
+}
 
 cudaError_t queue_launch(const cudaLaunchConfig_t& config, KernelCall kernel, size_t argument_bytes) {
   Call call;
@@ -57,6 +61,7 @@ cudaError_t queue_launch(const cudaLaunchConfig_t& config, KernelCall kernel, si
   Operation operation = {};
   operation.kind = Operation::Kind::kLaunch;
   operation.launch = {std::move(kernel), argument_bytes, config.gridDim, config.blockDim, config.dynamicSmemBytes};
+  card().launched[operation.launch.call.kernel] = operation.launch;
   return call.done(enqueue(*stream, std::move(operation)));
 }
 
@@ -75,10 +80,12 @@ cudaError_t get_function_attributes(cudaFuncAttributes* attributes, const void* 
   Call call;
   if (call.failed()) return call.error();
   Card& c = card();
+  if (c.config.kernels_error != cudaSuccess) return call.done(c.config.kernels_error);
   *attributes = {};
   attributes->maxThreadsPerBlock = c.config.threads_per_block;
   attributes->numRegs = 64;
-  attributes->binaryVersion = attributes->ptxVersion = c.config.compute_capability;
+  attributes->binaryVersion = c.config.compute_capability;
+  attributes->ptxVersion = code_capability();
   const auto raised = c.shared_limits.find(kernel);
   attributes->maxDynamicSharedSizeBytes =
       static_cast<int>(raised != c.shared_limits.end() ? raised->second : c.config.shared_per_block);
@@ -112,6 +119,10 @@ using namespace banter::cuda_emulator;
   X(cudaErrorInvalidDevice, "invalid device ordinal")                                                               \
   X(cudaErrorDeviceUninitialized, "invalid device context")                                                         \
   X(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device")                    \
+  X(cudaErrorInvalidPtx, "a PTX JIT compilation failed")                                                            \
+  X(cudaErrorJitCompilerNotFound, "PTX JIT compiler library not found")                                             \
+  X(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain")                  \
+  X(cudaErrorJitCompilationDisabled, "PTX JIT compilation was disabled")                                            \
   X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                                      \
   X(cudaErrorIllegalState, "the operation cannot be performed in the present state")                                \
   X(cudaErrorNotReady, "device not ready")                                                                          \

@@ -235,7 +235,9 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
 cudaError_t cudaDeviceSynchronize() {
   Call call;
   if (call.failed()) return call.error();
-  if (const cudaError_t error = forbidden_by_capture(); error != cudaSuccess) return call.done(error);
+  for (CUstream_st* stream : card().streams) {  // whoever captures, in whichever mode
+    if (refuse_if_capturing(*stream) != cudaSuccess) return call.done(cudaErrorStreamCaptureUnsupported);
+  }
   drain_all();
   return call.done(cudaSuccess);
 }

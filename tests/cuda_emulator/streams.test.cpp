@@ -14,6 +14,8 @@ namespace banter::cuda_emulator_test {
 namespace {
 
 using namespace banter::cuda_emulator;
+using banter::cuda::KernelChain;
+using banter::cuda::KernelQueue;
 using banter::cuda::launch;
 
 class Streams : public testing::Test {
@@ -144,6 +146,31 @@ TEST_F(Streams, AGraphReplaysWithWhatTheMemoryHoldsThen) {
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
 }
 
+TEST_F(Streams, AGraphMayBeMadeNodeByNode) {
+  const auto grow = [&](KernelQueue queue) {  // x = 2 x + x
+    return launch(axpy, {dim3(1), dim3(kCount)}, queue, AxpyArgs{x_.data(), x_.data(), x_.data(), 2, kCount, 0});
+  };
+  KernelChain chain;
+  ASSERT_EQ(cudaGraphCreate(&chain.graph, 0), cudaSuccess);
+  ASSERT_EQ(upload(a_), cudaSuccess);
+  ASSERT_EQ(grow(a_), cudaSuccess);  // the emulated card knows its arguments' types from now on
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(grow(chain), cudaSuccess);
+  size_t nodes = 0;
+  ASSERT_EQ(cudaGraphGetNodes(chain.graph, nullptr, &nodes), cudaSuccess);
+  EXPECT_EQ(nodes, 2u);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, chain.graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(chain.graph), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+  EXPECT_EQ(x_.read()[0], 3) << "making it runs nothing";
+  for (const float expected : {27.0f, 243.0f}) {
+    ASSERT_EQ(cudaGraphLaunch(exec, a_), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+    EXPECT_EQ(x_.read()[0], expected);
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+
 TEST_F(Streams, WhatACaptureForbidsEndsIt) {
   cudaGraph_t graph = nullptr;
   void* memory = nullptr;
@@ -158,6 +185,11 @@ TEST_F(Streams, WhatACaptureForbidsEndsIt) {
   refused([&] { return cudaStreamQuery(a_); });
   refused([&] { return cudaDeviceSynchronize(); });
   refused([&] { return cudaMemcpy(x_.data(), pinned_, 4, cudaMemcpyHostToDevice); });
+  refused([&] {  // by another thread, too
+    cudaError_t error = cudaSuccess;
+    std::thread([&] { error = cudaDeviceSynchronize(); }).join();
+    return error;
+  });
   // Another thread may allocate meanwhile.
   ASSERT_EQ(cudaStreamBeginCapture(a_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   std::thread([&] { EXPECT_EQ(cudaMalloc(&memory, 16), cudaSuccess); }).join();

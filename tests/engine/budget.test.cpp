@@ -1,6 +1,9 @@
 // The memory budget changes while characters talk.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "engine/test_host.h"
 
 namespace banter::test {
@@ -84,6 +87,59 @@ TEST(Budget, TheFiguresFollow) {
   EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total == before.kv_bytes_total; }));
   banter_model_release(model);
   EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total == 0; }));
+}
+
+TEST(Budget, WhatPoolsHaveGrownByIsANewModelsFirst) {
+  const auto bytes = tiny_model();
+  Host host;
+  host.load(bytes, context);
+  const banter_engine_statistics one = host.statistics();
+  const uint64_t budget = 2 * (one.weight_bytes + one.kv_bytes_total) + one.kv_bytes_total / 2;
+  ASSERT_EQ(banter_engine_set_budget(host.engine, budget), BANTER_OK);
+  ASSERT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total > 2 * one.kv_bytes_total; }));
+  host.load(bytes, context);
+  EXPECT_TRUE(host.pump_until([&] {
+    const banter_engine_statistics s = host.statistics();
+    return s.models_loaded == 2 && s.weight_bytes + s.kv_bytes_total <= budget &&
+           s.kv_bytes_total > 2 * one.kv_bytes_total;
+  }));
+}
+
+/** Whenever it is set: before the load is begun, meanwhile, or afterwards. */
+TEST(Budget, OneThatIsSetDuringALoadHolds) {
+  const auto bytes = tiny_model({.layers = 4, .embedding = 256});
+  uint64_t weights = 0, kv = 0;
+  {
+    Host host;
+    host.load(bytes, context);
+    weights = host.statistics().weight_bytes;
+    kv = host.statistics().kv_bytes_total;
+  }
+  int refused = 0, ready = 0;
+  for (int i = 0; i < 24; ++i) {
+    Host host;
+    banter_model* model = nullptr;
+    const banter_request_id load = host.start_load(bytes, &model, context);
+    std::this_thread::sleep_for(std::chrono::microseconds(200 * i));
+    const uint64_t budget = i % 2 == 0 ? weights / 2 : weights + kv / 2;
+    ASSERT_EQ(banter_engine_set_budget(host.engine, budget), BANTER_OK);
+    const Outcome outcome = host.finish(load);
+    if (outcome.kind == BANTER_EVENT_FAILED) {
+      ++refused;
+      EXPECT_EQ(outcome.code, BANTER_ERROR_BUDGET_EXCEEDED) << outcome.message;
+    } else {
+      ++ready;
+      EXPECT_EQ(outcome.kind, BANTER_EVENT_MODEL_READY);
+      // Where it had been ready before, its weights stay, with the smallest pool.
+      EXPECT_TRUE(host.pump_until([&] {
+        const banter_engine_statistics s = host.statistics();
+        return s.weight_bytes + s.kv_bytes_total <= budget || (budget < weights && s.kv_bytes_total < kv / 2);
+      })) << i;
+    }
+    banter_model_release(model);
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(ready, 0);
 }
 
 TEST(Budget, WhatFitsNoMoreEndsWithAReason) {

@@ -38,6 +38,13 @@ TEST(Summaries, AskForTheOldOneAndWhatWentSince) {
   EXPECT_EQ(conversation.summary(), "");
 }
 
+TEST(Turns, AreBoundedWithoutAnyTextToo) {
+  Conversation conversation("P", {}, ContextPolicy::kTrim);
+  for (int i = 0; i < 100'000; ++i) conversation.add(Role::kUser, i % 2 == 0 ? "" : "x", 65536);
+  EXPECT_LE(conversation.turns().size(), 1024u);
+  EXPECT_GE(conversation.turns().size(), 1000u);
+}
+
 TEST(Summaries, KeepTheNewestOfWhatDoesNotFit) {
   Conversation conversation("P", {}, ContextPolicy::kSummarize);
   for (int i = 0; i < 40; ++i)

@@ -138,13 +138,38 @@ TEST(Many, HigherPriorityGoesFirst) {
   low.config.priority = 0;
   high.config.priority = 7;
   std::vector<banter_request_id> background;
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
   for (int i = 0; i < 6; ++i) background.push_back(complete(model, std::string(600, 'b'), low));
   const banter_request_id player = complete(model, std::string(600, 'p'), high);
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
   host.finish(player);
-  for (size_t i = 1; i < background.size(); ++i) {
+  for (size_t i = 0; i < background.size(); ++i) {
     EXPECT_EQ(host.outcomes[background[i]].kind, 0) << "background " << i << " overtook the player";
   }
   for (const banter_request_id request : background) EXPECT_EQ(host.finish(request).kind, BANTER_EVENT_DONE);
+}
+
+/** A character's own murmur, and a turn added meanwhile, must not keep back what the player says to it. */
+TEST(Many, WhoeverWaitsForAReplyLendsItUrgency) {
+  const auto bytes = tiny_model({.context = 4096, .layers = 4, .embedding = 128});
+  Host host([](banter_engine_config& c) { c.step_tokens = 16; });
+  banter_model* const model = host.load(bytes);
+  banter_npc* const npc = host.npc(model, "P");
+  Ask low(8, kGoOn), middle(4, kGoOn), high(4, kGoOn);
+  low.config.priority = 0;
+  middle.config.priority = 5;
+  high.config.priority = 7;
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+  std::vector<banter_request_id> crowd;
+  for (int i = 0; i < 6; ++i) crowd.push_back(complete(model, std::string(2000, static_cast<char>('b' + i)), middle));
+  const banter_request_id murmur = say(npc, "Hm", low);
+  EXPECT_EQ(banter_npc_add_turn(npc, BANTER_ROLE_USER, "Somebody comes in.", BANTER_ZERO_TERMINATED), BANTER_OK);
+  const banter_request_id player = say(npc, "Hello", high);
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+  EXPECT_EQ(host.finish(player).kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(host.outcomes[murmur].kind, BANTER_EVENT_DONE);
+  for (size_t i = 0; i < crowd.size(); ++i) EXPECT_EQ(host.outcomes[crowd[i]].kind, 0) << i;
+  for (const banter_request_id request : crowd) EXPECT_EQ(host.finish(request).kind, BANTER_EVENT_DONE);
 }
 
 TEST(Many, FullQueuesAreBusyAndThenWorkAgain) {

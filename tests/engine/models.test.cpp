@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/test_host.h"
 
@@ -164,6 +165,22 @@ TEST_F(Models, PromptsOfSeveralTakeTurnsBesideAReply) {
   EXPECT_GE(of_prompts, others.size());
   EXPECT_EQ(banter_cancel(host.engine, stream), BANTER_OK);
   host.finish(stream);
+}
+
+/** With many models the step in progress is one of theirs, not a round of all. */
+TEST_F(Models, APauseWaitsForNoMoreThanTheStepInProgress) {
+  const std::vector<banter_model*> all = {first, second, host.load(second_bytes), host.load(second_bytes)};
+  std::vector<banter_request_id> prompts;
+  for (banter_model* const model : all) prompts.push_back(complete(model, std::string(3900, 'b'), ask(1, 4)));
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+    const uint64_t steps = host.statistics().steps;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_LE(host.statistics().steps, steps + 1);
+    ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (const banter_request_id request : prompts) EXPECT_EQ(host.finish(request).kind, BANTER_EVENT_DONE);
 }
 
 TEST_F(Models, RepliesAreTheSameHoweverTheyTakeTurns) {

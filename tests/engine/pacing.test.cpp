@@ -401,6 +401,22 @@ TEST_F(Pacing, ADeadlineEndsOnlyWhatHasNotBegun) {
   EXPECT_EQ(host.finish(say(npc, "Three", in_time)).kind, BANTER_EVENT_DONE);
 }
 
+TEST_F(Pacing, ADeadlineHoldsForWhatWaitsBehindAReply) {
+  banter_npc* const npc = host.npc(model);
+  Ask late(10, kGoOn), later(10, kGoOn);
+  late.config.deadline_ms = 20;
+  later.config.deadline_ms = 60000;
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
+  const banter_request_id first = say(npc, "One", Ask(10, kGoOn)), second = say(npc, "Two", late),
+                          third = say(npc, "Three", later);
+  EXPECT_EQ(host.finish(second, 5).code, BANTER_ERROR_DEADLINE);
+  EXPECT_EQ(host.outcomes[first].kind, 0) << "still paused";
+  ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
+  EXPECT_EQ(host.finish(first).kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(host.finish(third).kind, BANTER_EVENT_DONE);
+  EXPECT_EQ(host.outcomes[second].terminals, 1);
+}
+
 TEST(Ordering, PriorityThenDeadlineThenArrival) {
   engine::Candidate a, b;
   a.priority = 5, b.priority = 4;

@@ -143,7 +143,8 @@ BANTER_API banter_result BANTER_CALL banter_engine_set_cpu_share(banter_engine* 
  *  costs first what is cached, then idle characters' pages, then the least important replies', which are computed again
  *  later; only a conversation that is longer than the smaller pool ends: with BANTER_FINISH_CONTEXT, or, before its reply
  *  has begun, with BANTER_ERROR_KV_POOL_EXHAUSTED. Takes effect before the next step; banter_engine_statistics tells the
- *  sizes. A pool never gets smaller than a short conversation needs.
+ *  sizes. A pool never gets smaller than a short conversation needs. What pools grew by is a further model's first, and a
+ *  model that loads meanwhile is kept to the new budget, too.
  *  @param bytes  0: the pools' sizes at load, and no limit for further models
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT
  *  Thread safety: any thread; never blocks.
@@ -282,8 +283,8 @@ BANTER_API void BANTER_CALL banter_request_config_init(banter_request_config* co
 /** Creates a character. The model may still be loading.
  *  @param config   copied; NULL: no persona, defaults
  *  @param out_npc  [out] NULL on failure; release with banter_npc_destroy()
- *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT (the message names the field), BANTER_ERROR_BUSY,
- *           BANTER_ERROR_OUT_OF_MEMORY
+ *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT (the message names the field), BANTER_ERROR_OUT_OF_MEMORY
+ *
  *  Thread safety: any thread; does not block.
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_npc_create(banter_model* model, const banter_npc_config* config,

@@ -95,9 +95,9 @@ enum {
                                            reserved queue. */
 };
 
-/** Makes the CUDA backend compute in, or beside, a context that the game has. Without it the backend makes a context of
- *  its own, which is right for most games. A kind that backend, driver or system cannot do fails as a missing card does,
- *  with its reason. */
+/** Makes the CUDA backend compute in, or beside, a context that the game has. Without it the backend computes in the card's
+ *  primary context, as all of CUDA's runtime does: right for most games. A kind that backend, driver or system cannot do
+ *  fails as a missing card does, with its reason. */
 typedef struct banter_cuda_context {
   uint32_t struct_size;
   banter_cuda_context_kind kind;
@@ -341,7 +341,7 @@ typedef struct banter_sampling_config {
 typedef int32_t banter_role;
 enum { BANTER_ROLE_SYSTEM = 0, BANTER_ROLE_USER = 1, BANTER_ROLE_ASSISTANT = 2 };
 
-/** What happens when a conversation outgrows its context. In every case the persona and the newest turn stay, room for the
+/** What happens when a conversation outgrows its context. In every prompt the persona and the newest turn stay, room for the
  *  reply is kept, and a CONTEXT_TRIMMED event tells what went. */
 typedef int32_t banter_context_policy;
 enum {
@@ -351,7 +351,8 @@ enum {
                                    reply waits for it where it comes too soon. A prompt that has no room for
                                    it goes without. */
   BANTER_CONTEXT_SLIDE = 2,     /**< As TRIM; and a reply that reaches the end of the context goes on, without the older
-                                   half of what follows the persona. What stays is computed again. */
+                                   half of what follows the persona, be it the newest turn. What stays is computed
+                                   again. Where fewer than some 64 tokens follow the persona it ends there. */
   BANTER_CONTEXT_STOP = 3       /**< Nothing goes: the request fails with BANTER_ERROR_CONTEXT_FULL. */
 };
 

@@ -71,7 +71,7 @@ size_t attention_partial_floats(int32_t tiles, int32_t heads, int32_t kv_heads, 
 }
 
 cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& args, const DeviceLimits& device,
-                      cudaStream_t stream) {
+                      KernelQueue queue) {
   const ops::KvGeometry& g = args.kv.geometry;
   if (!kv_layer_is_served(g) || args.heads < g.kv_heads || args.heads % g.kv_heads != 0 || args.splits < 1 ||
       args.tile_rows < 1 || args.tile_rows > kTileTokens)
@@ -98,14 +98,14 @@ cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& 
   kernel.kv = kv_layer(args.kv, args.layer);
   if (kernel.has_recent) kernel.recent = kv_layer(args.recent, args.layer);
   const int32_t query_rows = args.tile_rows * (args.heads / g.kv_heads);
-  const cudaError_t error = is_quantised ? launch_attention_quantised(kernel, tiles, query_rows, device, stream)
-                                         : launch_attention_plain(kernel, tiles, query_rows, device, stream);
+  const cudaError_t error = is_quantised ? launch_attention_quantised(kernel, tiles, query_rows, device, queue)
+                                         : launch_attention_plain(kernel, tiles, query_rows, device, queue);
   if (error != cudaSuccess || !is_spread) return error;
   const auto units = static_cast<uint32_t>(args.tile_rows * args.heads);
   return launch(merge_kernel,
                 {.grid = dim3(static_cast<uint32_t>(tiles), (units + kMergeWarps - 1) / kMergeWarps),
                  .block = dim3(kWarp * kMergeWarps)},
-                stream, kernel);
+                queue, kernel);
 }
 
 }  // namespace banter::cuda

@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kAttentionThreads, S::kBlocks) attention_kerne
 }
 
 template <int kDim, int kRowWarps, bool kQuantised>
-cudaError_t launch_shape(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows, cudaStream_t stream) {
+cudaError_t launch_shape(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows, KernelQueue queue) {
   using S = AttentionShape<kDim, kRowWarps, kQuantised>;
   const int32_t row_blocks = (query_rows + S::kRows - 1) / S::kRows;
   return launch(attention_kernel<S>,
@@ -246,26 +246,26 @@ cudaError_t launch_shape(const AttentionKernel& kernel, int32_t tiles, int32_t q
                               static_cast<uint32_t>(kernel.partials == nullptr ? 1 : kernel.splits)),
                  .block = dim3(kAttentionThreads),
                  .shared_bytes = sizeof(typename S::Shared)},
-                stream, kernel);
+                queue, kernel);
 }
 template <int kDim, bool kQuantised>
 cudaError_t launch_rows(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows, const DeviceLimits& device,
-                        cudaStream_t stream) {
+                        KernelQueue queue) {
   // Vectors of 256 leave no registers for a warp that has its rows to itself.
   const bool is_turing = device.compute_capability < 80;
   const int32_t most = (kDim > 128 ? 2 : 4) / (is_turing && kDim >= 128 ? 2 : 1);
-  if (query_rows <= 16 || most == 1) return launch_shape<kDim, 1, kQuantised>(kernel, tiles, query_rows, stream);
-  if (query_rows <= 32 || most == 2) return launch_shape<kDim, 2, kQuantised>(kernel, tiles, query_rows, stream);
-  if constexpr (kDim <= 128) return launch_shape<kDim, 4, kQuantised>(kernel, tiles, query_rows, stream);
+  if (query_rows <= 16 || most == 1) return launch_shape<kDim, 1, kQuantised>(kernel, tiles, query_rows, queue);
+  if (query_rows <= 32 || most == 2) return launch_shape<kDim, 2, kQuantised>(kernel, tiles, query_rows, queue);
+  if constexpr (kDim <= 128) return launch_shape<kDim, 4, kQuantised>(kernel, tiles, query_rows, queue);
   return cudaErrorInvalidValue;
 }
 template <bool kQuantised>
 cudaError_t launch_attention(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows,
-                             const DeviceLimits& device, cudaStream_t stream) {
-  if (kernel.head_dim <= 64) return launch_rows<64, kQuantised>(kernel, tiles, query_rows, device, stream);
-  if (kernel.head_dim <= 96) return launch_rows<96, kQuantised>(kernel, tiles, query_rows, device, stream);
-  if (kernel.head_dim <= 128) return launch_rows<128, kQuantised>(kernel, tiles, query_rows, device, stream);
-  return launch_rows<256, kQuantised>(kernel, tiles, query_rows, device, stream);
+                             const DeviceLimits& device, KernelQueue queue) {
+  if (kernel.head_dim <= 64) return launch_rows<64, kQuantised>(kernel, tiles, query_rows, device, queue);
+  if (kernel.head_dim <= 96) return launch_rows<96, kQuantised>(kernel, tiles, query_rows, device, queue);
+  if (kernel.head_dim <= 128) return launch_rows<128, kQuantised>(kernel, tiles, query_rows, device, queue);
+  return launch_rows<256, kQuantised>(kernel, tiles, query_rows, device, queue);
 }
 
 }  // namespace banter::cuda

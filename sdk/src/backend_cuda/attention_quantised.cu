@@ -4,8 +4,8 @@
 namespace banter::cuda {
 
 cudaError_t launch_attention_quantised(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows,
-                                       const DeviceLimits& device, cudaStream_t stream) {
-  return launch_attention<true>(kernel, tiles, query_rows, device, stream);
+                                       const DeviceLimits& device, KernelQueue queue) {
+  return launch_attention<true>(kernel, tiles, query_rows, device, queue);
 }
 
 }  // namespace banter::cuda

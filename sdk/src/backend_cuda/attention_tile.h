@@ -41,9 +41,9 @@ inline constexpr int32_t kPartialExtra = 2;
 
 /** Launches the kernel for pages without or with scales; `query_rows`: most rows of a tile times heads of a KV head. */
 cudaError_t launch_attention_plain(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows,
-                                   const DeviceLimits& device, cudaStream_t stream);
+                                   const DeviceLimits& device, KernelQueue queue);
 cudaError_t launch_attention_quantised(const AttentionKernel& kernel, int32_t tiles, int32_t query_rows,
-                                       const DeviceLimits& device, cudaStream_t stream);
+                                       const DeviceLimits& device, KernelQueue queue);
 
 #if defined(__CUDACC__) || defined(BANTER_CUDA_EMULATOR)
 

@@ -122,12 +122,12 @@ __global__ void __launch_bounds__(kThreads) best_logits_kernel(BestArgs args) {
 }  // namespace
 
 cudaError_t best_logits(const StepView& step, const float* logits, int32_t rows, int32_t vocabulary, BestRow* out,
-                        cudaStream_t stream) {
+                        KernelQueue queue) {
   LaunchShape shape;
   shape.grid = dim3(static_cast<unsigned>(rows));
   shape.block = dim3(kThreads);
   shape.shared_bytes = sizeof(BestShared);
-  return launch(best_logits_kernel, shape, stream, BestArgs{step, logits, vocabulary, out});
+  return launch(best_logits_kernel, shape, queue, BestArgs{step, logits, vocabulary, out});
 }
 
 }  // namespace banter::cuda

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backend_cuda/kernel_queue.h"
 #include "backend_cuda/step_data.h"
 #include "ops/backend.h"
 
@@ -19,8 +20,8 @@ struct BestRow {
   float logits[kMost];
 };
 
-/** out[i] of each row i of logits [rows][vocabulary]. Queues on the stream, returns the runtime's answer. */
+/** out[i] of each row i of logits [rows][vocabulary]. As the functions of kernels.h. */
 cudaError_t best_logits(const StepView& step, const float* logits, int32_t rows, int32_t vocabulary, BestRow* out,
-                        cudaStream_t stream);
+                        KernelQueue queue);
 
 }  // namespace banter::cuda

@@ -1,5 +1,6 @@
 #include "backend_cuda/context.h"
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -94,23 +95,89 @@ Result<DeviceChoice> choose_device(int32_t wanted, const banter_cuda_context* co
   return choose_device(*device);
 }
 
-Result<std::shared_ptr<const Context>> Context::open(const DeviceChoice& choice, const banter_cuda_context* wanted) {
-  std::shared_ptr<Context> context(new Context(choice.device));
-  if (wanted == nullptr) return std::shared_ptr<const Context>(std::move(context));
-  Result<Driver> driver = load_driver();
-  if (!driver) return driver.error();
-  context->driver_ = *driver;
-  if (wanted->kind == BANTER_CUDA_CONTEXT_EXISTING) {
-    context->handle_ = static_cast<DriverContext*>(wanted->handle);
-  } else if (Result<void> joined = context->join_graphics(*wanted); !joined) {
-    return joined.error();
+/** The contexts that are scheduled with a game's rendering, each counted by who has it. */
+class SharedContexts {
+ public:
+  static SharedContexts& instance() {
+    static SharedContexts contexts;
+    return contexts;
   }
+
+  Result<std::shared_ptr<const Context>> open(int32_t device, const banter_cuda_context& wanted) {
+    const auto owner = std::make_shared<Owner>();
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_) {
+      const bool is_wanted = entry.kind == wanted.kind && entry.handle == wanted.handle &&
+                             entry.queue == wanted.vulkan_queue && entry.context->device_ == device;
+      if (is_wanted && !entry.context->is_lost_) return owner->join(entry, owner);
+    }
+    std::unique_ptr<Context> context(new Context(device));
+    Result<Driver> driver = load_driver();
+    if (!driver) return driver.error();
+    context->driver_ = *driver;
+    if (Result<void> joined = context->join_graphics(wanted); !joined) return joined.error();
+    entries_.push_back({wanted.kind, wanted.handle, wanted.vulkan_queue, std::move(context), 0});
+    return owner->join(entries_.back(), owner);
+  }
+
+ private:
+  struct Entry {
+    banter_cuda_context_kind kind;
+    void* handle;
+    void* queue;
+    std::unique_ptr<Context> context;
+    int32_t owners;
+  };
+  struct Owner {
+    const Context* context = nullptr;
+    ~Owner() {
+      if (context != nullptr) instance().release(*context);
+    }
+    std::shared_ptr<const Context> join(Entry& entry, const std::shared_ptr<Owner>& self) noexcept {
+      ++entry.owners;
+      context = entry.context.get();
+      return {self, context};
+    }
+  };
+
+  /** The lock is held until the context is gone: whoever opens it again finds the queue free. */
+  void release(const Context& context) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [&](Entry& entry) { return entry.context.get() == &context && --entry.owners == 0; });
+  }
+
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
+Result<std::shared_ptr<const Context>> Context::open(const DeviceChoice& choice, const banter_cuda_context* wanted) {
+  if (wanted != nullptr && wanted->kind != BANTER_CUDA_CONTEXT_EXISTING) {
+    return SharedContexts::instance().open(choice.device, *wanted);
+  }
+  std::shared_ptr<Context> context(new Context(choice.device));
+  if (wanted != nullptr) {
+    Result<Driver> driver = load_driver();
+    if (!driver) return driver.error();
+    context->driver_ = *driver;
+    context->handle_ = static_cast<DriverContext*>(wanted->handle);
+  } else {
+    context->driver_ = find_driver();
+  }
+  if (Result<void> noted = context->note_id(); !noted) return noted.error();
   return std::shared_ptr<const Context>(std::move(context));
 }
 
 Context::~Context() {
   if (is_ours_) static_cast<void>(driver_.destroy(handle_));
   if (external_queue_ != nullptr) destroy_queue_(vulkan_device_, external_queue_, nullptr);
+}
+
+Result<void> Context::note_id() {
+  if (driver_.id == nullptr) return {};
+  if (Result<void> entered = check(enter(), "entering the context"); !entered) return entered;
+  const Result<void> asked = check_driver(driver_.id(nullptr, &id_), "asking for the context's number");
+  pop();
+  return asked;
 }
 
 Result<void> Context::create_queue(const banter_cuda_context& wanted) {
@@ -183,24 +250,46 @@ Result<void> Context::inspect() const {
   return {};
 }
 
+cudaError_t Context::enter() const noexcept {
+  return handle_ == nullptr ? cudaSetDevice(device_) : static_cast<cudaError_t>(driver_.push(handle_));
+}
+
+/** Into the context that was opened, not into one that has got its handle, or that took the place of an ended primary one. */
 cudaError_t Context::push() const noexcept {
-  if (handle_ == nullptr) return cudaSetDevice(device_);
   if (is_lost_) return cudaErrorContextIsDestroyed;
-  const auto status = static_cast<cudaError_t>(driver_.push(handle_));
-  if (status != cudaSuccess) is_lost_ = true;
+  const cudaError_t entered = enter();
+  if (entered != cudaSuccess) {
+    if (handle_ != nullptr) is_lost_ = true;
+    return entered;
+  }
+  if (id_ == 0) return cudaSuccess;
+  unsigned long long id = 0;
+  auto status = static_cast<cudaError_t>(driver_.id(nullptr, &id));
+  if (status == cudaSuccess && id != id_) {
+    is_lost_ = true;
+    status = cudaErrorContextIsDestroyed;
+  }
+  if (status != cudaSuccess) pop();
   return status;
 }
 
-Current::Current(const Context& context) noexcept : context_(context), status_(context.push()) {}
+void Context::pop() const noexcept {
+  DriverContext* popped = nullptr;
+  if (handle_ != nullptr) static_cast<void>(driver_.pop(&popped));
+}
+
+Current::Current(const Context& context) noexcept : context_(context), status_(context.push()) {
+  changed_mode_ = status_ == cudaSuccess && cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
+}
 
 Current::~Current() {
-  DriverContext* popped = nullptr;
-  if (status_ == cudaSuccess && context_.handle_ != nullptr) static_cast<void>(context_.driver_.pop(&popped));
+  if (changed_mode_) static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_));
+  if (status_ == cudaSuccess) context_.pop();
 }
 
 Error Current::error() const {
-  if (context_.handle_ == nullptr) return check(status_, "choosing the graphics card").error();
-  return check(status_, "entering the game's context, which must outlive the engine,").error();
+  if (context_.is_lost_) return check(status_, "entering the CUDA context, which must outlive the engine,").error();
+  return check(status_, "choosing the graphics card").error();
 }
 
 }  // namespace banter::cuda

@@ -4,6 +4,9 @@
 // in the topmost, or, where there is none, in the primary context of the card that cudaSetDevice() chose. So a context of the
 // game's is pushed around our calls, on whichever thread they come from, and popped after them. The driver's functions that
 // this takes are asked of the runtime: nothing links the driver's library.
+//
+// A context that is scheduled with the game's rendering is made once, and all models share it: a device has the external queues
+// that the game reserved for it, one, and a process one such context.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +24,7 @@ namespace banter::cuda {
 
 class Context {
  public:
-  /** For a device and context that choose_device() approved of; `wanted` is null for the primary context.
+  /** For a device and context that choose_device() approved of; `wanted` is null for the primary context. Any thread.
    *  Errors: UNSUPPORTED when the driver or the card cannot do what is wanted, BACKEND when a call fails. */
   static Result<std::shared_ptr<const Context>> open(const DeviceChoice& choice, const banter_cuda_context* wanted);
   /** Ends a context that open() made. Nothing that was made in it may be left. */
@@ -35,13 +38,18 @@ class Context {
   Result<void> join_graphics(const banter_cuda_context& wanted);
   Result<void> create_queue(const banter_cuda_context& wanted);
   Result<void> inspect() const;
+  Result<void> note_id();
+  cudaError_t enter() const noexcept;
   cudaError_t push() const noexcept;
+  void pop() const noexcept;
+  friend class SharedContexts;
 
   const int32_t device_;
   Driver driver_;
   DriverContext* handle_ = nullptr;  // null: the primary context
   bool is_ours_ = false;             // handle_ was made here
-  /** A push failed once: the context ended, or the card is lost. Its handle is never used again. */
+  unsigned long long id_ = 0;        // the driver's, never given twice; 0: it does not tell
+  /** A push failed once, or led to another context: this one ended, or the card is lost. It is never used again. */
   mutable std::atomic<bool> is_lost_ = false;
 
   // CUDA in graphics with Vulkan
@@ -52,7 +60,9 @@ class Context {
 };
 
 /** Makes a context current on this thread for as long as it lives; what was current before is so again afterwards (but for the
- *  primary context, which a thread that had none keeps). Ends on the thread that it began on, before the context does. */
+ *  primary context, which a thread that had none keeps). Meanwhile streams that the game captures on other threads are its own
+ *  affair: neither do they forbid our calls, nor are they ended by them. Ends on the thread that it began on, before the context
+ *  does. */
 class Current {
  public:
   explicit Current(const Context& context) noexcept;
@@ -70,6 +80,8 @@ class Current {
  private:
   const Context& context_;
   const cudaError_t status_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // the thread's own meanwhile
+  bool changed_mode_ = false;
 };
 
 }  // namespace banter::cuda

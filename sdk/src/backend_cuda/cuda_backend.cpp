@@ -48,11 +48,7 @@ class CudaBackend final : public ops::Backend {
   Result<void> create() {
     const Current here(*context_);
     if (!here) return here.error();
-    if (const cudaError_t status = find_kernels();
-        status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
-      return Error{BANTER_ERROR_UNSUPPORTED, "This build of the CUDA backend has no kernels for " + name_ +
-                                                 "; build it with that architecture in CMAKE_CUDA_ARCHITECTURES."};
-    }
+    if (Result<void> found = find_own_kernels(); !found) return found;
     if (Result<void> made = stream_.create(); !made) return made;
     if (Result<void> made = done_.create(); !made) return made;
     return staging_.allocate(kCopyBytes, "staging");
@@ -209,6 +205,7 @@ class CudaBackend final : public ops::Backend {
     graphs_.abandon();
     weights_.abandon();
   }
+  Result<void> find_own_kernels();
   int32_t counted(int32_t rows) const { return rows == step_.rows() ? kAllRows : rows; }
   void use(const ops::KvPages* pages) {
     if (pages != nullptr) pages_.add(*pages);
@@ -240,6 +237,30 @@ class CudaBackend final : public ops::Backend {
   PageSources pages_;
   std::span<const int32_t> logit_rows_;
 };
+
+/** UNSUPPORTED where this build, or the driver, has no code for the card. */
+Result<void> CudaBackend::find_own_kernels() {
+  int32_t capability = 0;
+  const cudaError_t status = find_kernels(capability);
+  if (status == cudaSuccess) {
+    executor_.limit(capability);
+    return {};
+  }
+  static_cast<void>(cudaGetLastError());
+  switch (status) {
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidPtx:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilationDisabled:
+      return Error{BANTER_ERROR_UNSUPPORTED, "This build of the CUDA backend has no kernels for " + name_ +
+                                                 "; build it with that architecture in CMAKE_CUDA_ARCHITECTURES. (" +
+                                                 cudaGetErrorString(status) + ".)"};
+    default:
+      return check(status, "looking for the kernels");
+  }
+}
 
 Result<void> CudaBackend::receive(void* host, const void* device, size_t bytes) {
   const Current here(*context_);
@@ -342,12 +363,12 @@ Result<void> CudaBackend::run_step() {
   }
   if (Result<void> room = executor_.prepare(program_, grid); !room) return room;
   if (Result<void> sent = upload_.send(step_, logit_rows_, pages_, stream_); !sent) return sent;
-  if (!graph) return executor_.issue(program_, grid, false, upload_, pages_, stream_);
+  if (!graph) return executor_.issue(program_, grid, false, upload_, pages_, stream_.get());
   const int32_t generation = upload_.generation() + executor_.generation();
   if (generation != graph_generation_) graphs_.clear();
   graph_generation_ = generation;
   return graphs_.run(program_, grid, stream_,
-                     [&] { return executor_.issue(program_, grid, true, upload_, pages_, stream_); });
+                     [&](KernelQueue queue) { return executor_.issue(program_, grid, true, upload_, pages_, queue); });
 }
 
 Result<void> CudaBackend::fetch_best() {

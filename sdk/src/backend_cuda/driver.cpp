@@ -24,15 +24,21 @@ void find(F*& function, const char* name, unsigned version) {
 
 }  // namespace
 
-Result<Driver> load_driver() {
+Driver find_driver() {
   Driver driver;
   find(driver.push, "cuCtxPushCurrent", 12000);
   find(driver.pop, "cuCtxPopCurrent", 12000);
   find(driver.device_of_current, "cuCtxGetDevice", 12000);
+  find(driver.id, "cuCtxGetId", 12000);
   find(driver.attribute, "cuDeviceGetAttribute", 12000);
   find(driver.limit_of_current, "cuCtxGetLimit", 12000);
   find(driver.create, "cuCtxCreate", 12050);  // the form that takes CUctxCreateParams
   find(driver.destroy, "cuCtxDestroy", 12000);
+  return driver;
+}
+
+Result<Driver> load_driver() {
+  Driver driver = find_driver();
   if (driver.push == nullptr || driver.pop == nullptr || driver.device_of_current == nullptr) {
     return Error{BANTER_ERROR_UNSUPPORTED,
                  "The NVIDIA driver does not give the functions that computing in a context of the game's takes."};

@@ -35,6 +35,7 @@ struct Driver {
   int(BANTER_DRIVER_CALL* pop)(DriverContext** context) = nullptr;
   int(BANTER_DRIVER_CALL* device_of_current)(int* device) = nullptr;
   // Of newer drivers; null where they are missing.
+  int(BANTER_DRIVER_CALL* id)(DriverContext* context, unsigned long long* id) = nullptr;  // null: the current one's
   int(BANTER_DRIVER_CALL* attribute)(int* value, int attribute, int device) = nullptr;
   int(BANTER_DRIVER_CALL* limit_of_current)(size_t* value, int limit) = nullptr;
   int(BANTER_DRIVER_CALL* create)(DriverContext** context, ContextParams* params, unsigned flags, int device) = nullptr;
@@ -46,7 +47,9 @@ struct Driver {
 };
 #undef BANTER_DRIVER_CALL
 
-/** Errors: UNSUPPORTED where the driver has not even push and pop. */
+/** What the driver has of these. */
+Driver find_driver();
+/** The same. Errors: UNSUPPORTED where it has not even push and pop. */
 Result<Driver> load_driver();
 /** OK, or as check() of memory.h: the driver's numbers of errors are the runtime's. */
 Result<void> check_driver(int status, const char* what);

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(512) embed_kernel(EmbedArgs args) {
 }  // namespace
 
 cudaError_t embed(const StepView& step, int32_t rows, const DeviceWeight& table, float scale, float* out,
-                  cudaStream_t stream) {
+                  KernelQueue queue) {
   EmbedArgs args = {.counts = step.counts,
                     .tokens = step.tokens,
                     .panels = table.panels,
@@ -159,7 +159,7 @@ cudaError_t embed(const StepView& step, int32_t rows, const DeviceWeight& table,
                     .form = {}};
   if (ops::is_quantised(table.form)) args.form = numbers_of(ops::packed_form(table.form));
   const uint32_t threads = args.cols >= 512 ? 512 : static_cast<uint32_t>((args.cols + kWarp - 1) / kWarp * kWarp);
-  return launch(embed_kernel, {.grid = dim3(static_cast<uint32_t>(rows)), .block = dim3(threads)}, stream, args);
+  return launch(embed_kernel, {.grid = dim3(static_cast<uint32_t>(rows)), .block = dim3(threads)}, queue, args);
 }
 
 }  // namespace banter::cuda

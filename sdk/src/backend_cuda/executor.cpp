@@ -32,7 +32,7 @@ struct Executor::Call {
   StepView view;
   const StepUpload& upload;
   const PageSources& pages;
-  cudaStream_t stream;
+  KernelQueue queue;
 
   DevicePages device_pages(const PagesOp& op) const {
     DevicePages result;
@@ -74,9 +74,9 @@ Result<void> Executor::prepare(const Program& program, const StepShape& grid) {
 }
 
 Result<void> Executor::issue(const Program& program, const StepShape& grid, bool counted, const StepUpload& upload,
-                             const PageSources& pages, const Stream& stream) {
+                             const PageSources& pages, KernelQueue queue) {
   scratch_.begin();
-  Call call{program, 0, grid, upload.view(counted), upload, pages, stream.get()};
+  Call call{program, 0, grid, upload.view(counted), upload, pages, queue};
   for (; call.index < program.size(); ++call.index) {
     const cudaError_t status = std::visit([&](const auto& op) { return run(call, op); }, program[call.index]);
     if (status != cudaSuccess) return check(status, "queueing a step's kernels");
@@ -102,11 +102,11 @@ cudaError_t Executor::quantised(const Call& call, const float* x, int32_t rows, 
                                 QuantisedRows& out) {
   if (!forms.any() || scratch_.find(x, rows, forms, out)) return cudaSuccess;
   out = scratch_.make(x, rows, cols, forms);
-  return quantise(call.view, x, rows, static_cast<int32_t>(cols), nullptr, out, call.stream);
+  return quantise(call.view, x, rows, static_cast<int32_t>(cols), nullptr, out, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const EmbedOp& op) {
-  return embed(call.view, call.grid.rows, *op.table, op.scale, op.out, call.stream);
+  return embed(call.view, call.grid.rows, *op.table, op.scale, op.out, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const NormOp& op) {
@@ -119,7 +119,7 @@ cudaError_t Executor::run(const Call& call, const NormOp& op) {
     if (wanted.any()) forms = scratch_.make(op.out, rows, op.dim, wanted);
   }
   const ops::NormParams params{op.residual, op.delta, op.delta_norm, op.norm, op.out, rows, op.dim, op.epsilon};
-  return norm(call.view, params, forms, call.stream);
+  return norm(call.view, params, forms, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const LinearOp& op) {
@@ -139,7 +139,7 @@ cudaError_t Executor::run(const Call& call, const LinearOp& op) {
     return made;
   }
   for (int32_t t = 0; t < op.targets; ++t) scratch_.written(op.ys[t]);
-  return linear(call.view, args, device_, call.stream);
+  return linear(call.view, args, device_, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const GatedOp& op) {
@@ -161,7 +161,7 @@ cudaError_t Executor::run(const Call& call, const GatedOp& op) {
   if (wanted.any()) {
     args.quantised_out = scratch_.make(op.out, args.rows, op.gate->rows, wanted);
   }
-  return gated(call.view, args, device_, call.stream);
+  return gated(call.view, args, device_, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const RopeKvOp& op) {
@@ -183,7 +183,7 @@ cudaError_t Executor::run(const Call& call, const RopeKvOp& op) {
   args.layer = op.layer;
   args.kv = call.device_pages(op.kv);
   args.recent = call.device_pages(op.recent);
-  return rope_kv(call.view, call.grid.rows, args, call.stream);
+  return rope_kv(call.view, call.grid.rows, args, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const AttentionOp& op) {
@@ -201,7 +201,7 @@ cudaError_t Executor::run(const Call& call, const AttentionOp& op) {
   args.partials = scratch_.partials();
   args.splits = splits_of(op.window, call.grid.splits);
   args.tile_rows = call.grid.tile_rows;
-  return attention(call.view, call.grid.tiles, args, device_, call.stream);
+  return attention(call.view, call.grid.tiles, args, device_, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const LogitsOp& op) {
@@ -218,14 +218,14 @@ cudaError_t Executor::run(const Call& call, const LogitsOp& op) {
     const auto cols = static_cast<int32_t>(op.head->cols);
     args.quantised = scratch_.make(nullptr, args.rows, cols, forms);
     const cudaError_t made =
-        quantise(call.view, op.x, args.rows, cols, call.view.logit_rows, args.quantised, call.stream);
+        quantise(call.view, op.x, args.rows, cols, call.view.logit_rows, args.quantised, call.queue);
     if (made != cudaSuccess) return made;
   }
-  return linear(call.view, args, device_, call.stream);
+  return linear(call.view, args, device_, call.queue);
 }
 
 cudaError_t Executor::run(const Call& call, const BestLogitsOp& op) {
-  return best_logits(call.view, op.logits, call.grid.logit_rows, op.vocabulary, scratch_.best_rows(), call.stream);
+  return best_logits(call.view, op.logits, call.grid.logit_rows, op.vocabulary, scratch_.best_rows(), call.queue);
 }
 
 }  // namespace banter::cuda

@@ -1,6 +1,7 @@
 // Queues a program's kernels: decides in which form each result is written by looking at what reads it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -14,14 +15,16 @@ namespace banter::cuda {
 class Executor {
  public:
   explicit Executor(const DeviceLimits& device) : device_(device) {}
+  /** From now on only kernels that exist for this compute capability. */
+  void limit(int32_t capability) { device_.compute_capability = std::min(device_.compute_capability, capability); }
 
   /** Makes room for the program's kernels on a grid of this shape. Errors: OUT_OF_MEMORY, BACKEND. */
   Result<void> prepare(const Program& program, const StepShape& grid);
 
-  /** Queues the kernels. `counted`: the grid was rounded up, and kernels leave by the step's real counts.
+  /** Puts the kernels into the queue. `counted`: the grid was rounded up, and kernels leave by the step's real counts.
    *  Errors: BACKEND. */
   Result<void> issue(const Program& program, const StepShape& grid, bool counted, const StepUpload& upload,
-                     const PageSources& pages, const Stream& stream);
+                     const PageSources& pages, KernelQueue queue);
 
   /** Device memory of the best logits, [grid.logit_rows]. */
   const BestRow* best_rows() const { return scratch_.best_rows(); }

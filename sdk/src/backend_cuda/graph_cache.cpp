@@ -7,7 +7,7 @@ namespace banter::cuda {
 namespace {
 
 constexpr size_t kMostGraphs = 32;
-constexpr int32_t kCannot = -1;  // Entry::seen: capturing failed once
+constexpr int32_t kCannot = -1;  // Entry::seen: making one failed
 constexpr int32_t kGraphRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64};
 
 bool same_grid(const StepShape& a, const StepShape& b) {
@@ -42,27 +42,20 @@ GraphCache::Entry& GraphCache::entry_of(const Program& program, const StepShape&
   return entries_.back();
 }
 
-Result<void> GraphCache::capture(Entry& entry, const Stream& stream, const std::function<Result<void>()>& issue) {
-  if (Result<void> begun = check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "capturing");
-      !begun) {
-    return begun;
+bool GraphCache::make(Entry& entry, const Issue& issue) {
+  KernelChain chain;
+  if (cudaGraphCreate(&chain.graph, 0) == cudaSuccess) {
+    if (!issue(chain) || cudaGraphInstantiate(&entry.graph, chain.graph, 0) != cudaSuccess) entry.graph = nullptr;
+    static_cast<void>(cudaGraphDestroy(chain.graph));
   }
-  const Result<void> issued = issue();
-  cudaGraph_t graph = nullptr;
-  const Result<void> ended = check(cudaStreamEndCapture(stream.get(), &graph), "capturing");
-  Result<void> made = !issued ? issued : ended;
-  if (made) made = check(cudaGraphInstantiate(&entry.graph, graph, 0), "making a graph");
-  if (!made) entry.graph = nullptr;
-  if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-  if (!made) static_cast<void>(cudaGetLastError());
-  return made;
+  if (entry.graph == nullptr) static_cast<void>(cudaGetLastError());
+  return entry.graph != nullptr;
 }
 
-Result<void> GraphCache::run(const Program& program, const StepShape& grid, const Stream& stream,
-                             const std::function<Result<void>()>& issue) {
+Result<void> GraphCache::run(const Program& program, const StepShape& grid, const Stream& stream, const Issue& issue) {
   Entry& entry = entry_of(program, grid);
   entry.last_used = ++clock_;
-  if (entry.seen == 1 && !capture(entry, stream, issue)) entry.seen = kCannot;
+  if (entry.seen == 1 && !make(entry, issue)) entry.seen = kCannot;
   if (entry.seen >= 0) ++entry.seen;
   if (entry.graph != nullptr) {
     if (cudaGraphLaunch(entry.graph, stream.get()) == cudaSuccess) return {};
@@ -71,7 +64,7 @@ Result<void> GraphCache::run(const Program& program, const StepShape& grid, cons
     static_cast<void>(cudaGraphExecDestroy(std::exchange(entry.graph, nullptr)));
     entry.seen = kCannot;
   }
-  return issue();
+  return issue(stream.get());
 }
 
 }  // namespace banter::cuda

@@ -1,4 +1,6 @@
-// Decode steps captured as CUDA graphs: one for each program and grid, so that a step costs one launch.
+// Decode steps as CUDA graphs: one for each program and grid, so that a step costs one launch. They are built node by node, not
+// captured from a stream: while one is under capture, nobody in the process may wait for the device or the context that it is
+// in (CUDA C++ Programming Guide, "Prohibited and Unhandled Operations"), and the game may well do so.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "backend_cuda/kernel_queue.h"
 #include "backend_cuda/memory.h"
 #include "backend_cuda/program.h"
 #include "backend_cuda/step_upload.h"
@@ -23,11 +26,11 @@ class GraphCache {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  /** Runs the program on the stream: the first time through `issue`, which queues its kernels; the second time captured
-   *  through `issue`, and from then on as a graph. Where capturing or a launch fails, `issue` serves for good.
-   *  Errors: those of `issue`, BACKEND. */
-  Result<void> run(const Program& program, const StepShape& grid, const Stream& stream,
-                   const std::function<Result<void>()>& issue);
+  /** Puts the program's kernels into a queue. */
+  using Issue = std::function<Result<void>(KernelQueue queue)>;
+  /** Runs the program on the stream: the first time through `issue`; from the second time on as a graph, which is made through
+   *  `issue`, too. Where making or launching one fails, `issue` serves for good. Errors: those of `issue`. */
+  Result<void> run(const Program& program, const StepShape& grid, const Stream& stream, const Issue& issue);
   /** Drops all graphs: addresses in them are no longer true. */
   void clear();
   /** Forgets them: their context is gone. */
@@ -42,7 +45,7 @@ class GraphCache {
     uint64_t last_used = 0;
   };
   Entry& entry_of(const Program& program, const StepShape& grid);
-  static Result<void> capture(Entry& entry, const Stream& stream, const std::function<Result<void>()>& issue);
+  static bool make(Entry& entry, const Issue& issue);
 
   std::vector<Entry> entries_;
   uint64_t clock_ = 0;

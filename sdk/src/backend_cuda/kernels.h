@@ -1,4 +1,4 @@
-// The kernels, as the host calls them. Each function queues its kernels on the stream and returns the runtime's answer;
+// The kernels, as the host calls them. Each function puts its kernels into the queue and returns the runtime's answer;
 // none waits. All pointers are device memory unless said otherwise; `rows` are those that the grid is made for, a count
 // that may be rounded up: kernels leave rows from StepView::counts on untouched.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend_cuda/device_weight.h"
+#include "backend_cuda/kernel_queue.h"
 #include "backend_cuda/step_data.h"
 #include "ops/backend.h"
 
@@ -44,20 +45,21 @@ struct QuantisedRows {
 
 // ------------------------------------------------------------------------------------------------ row_kernels.cu
 
-/** Whether this build has kernels for the current card. */
-cudaError_t find_kernels();
+/** Finds the kernels for the current card; an error where this build has none. `capability` is then the one that they were compiled
+ *  for (10 · major + minor), which may be below the card's: they have no other instructions than that. */
+cudaError_t find_kernels(int32_t& capability);
 
 cudaError_t embed(const StepView& step, int32_t rows, const DeviceWeight& table, float scale, float* out,
-                  cudaStream_t stream);
+                  KernelQueue queue);
 
 /** As ops::NormParams. Also writes the forms of `out` that `quantised` names. */
 cudaError_t norm(const StepView& step, const ops::NormParams& params, const QuantisedRows& quantised,
-                 cudaStream_t stream);
+                 KernelQueue queue);
 
 /** The forms of x [rows][cols] that `out` names. `row_indices` not null: of rows row_indices[i] (device memory), i below
  *  StepView::counts->logit_rows. */
 cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, const int32_t* row_indices,
-                     const QuantisedRows& out, cudaStream_t stream);
+                     const QuantisedRows& out, KernelQueue queue);
 
 /** As ops::RopeKvParams. */
 struct RopeKvArgs {
@@ -76,7 +78,7 @@ struct RopeKvArgs {
   DevicePages kv;
   DevicePages recent;  // page_stride 0: none
 };
-cudaError_t rope_kv(const StepView& step, int32_t rows, const RopeKvArgs& args, cudaStream_t stream);
+cudaError_t rope_kv(const StepView& step, int32_t rows, const RopeKvArgs& args, KernelQueue queue);
 
 // ------------------------------------------------------------------------------------------------ attention.cu
 
@@ -103,7 +105,7 @@ inline constexpr int32_t kSplitKeys = 256;
 size_t attention_partial_floats(int32_t tiles, int32_t heads, int32_t kv_heads, int32_t head_dim, int32_t splits,
                                 int32_t tile_rows = kTileTokens);
 cudaError_t attention(const StepView& step, int32_t tiles, const AttentionArgs& args, const DeviceLimits& device,
-                      cudaStream_t stream);
+                      KernelQueue queue);
 
 // ------------------------------------------------------------------------------------------------ linear.cu
 
@@ -120,7 +122,7 @@ struct LinearArgs {
   float* ys[3];            // [rows][weight.rows]
   float softcap;           // 0: none
 };
-cudaError_t linear(const StepView& step, const LinearArgs& args, const DeviceLimits& device, cudaStream_t stream);
+cudaError_t linear(const StepView& step, const LinearArgs& args, const DeviceLimits& device, KernelQueue queue);
 
 /** out = act(Wg x) ⊙ (Wu x), and the forms of it that `quantised_out` names. */
 struct GatedArgs {
@@ -134,6 +136,6 @@ struct GatedArgs {
   float* scratch;  // [rows][ff], unless rows <= 8 and both weights are of one form
   QuantisedRows quantised_out;
 };
-cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, cudaStream_t stream);
+cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, KernelQueue queue);
 
 }  // namespace banter::cuda

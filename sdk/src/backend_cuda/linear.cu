@@ -19,19 +19,18 @@ bool is_fma_form(ops::FormId form, const DeviceLimits& device) {
   return form == ops::FormId::kF32 || (form == ops::FormId::kBF16 && !multiplies_bfloats(device));
 }
 
-cudaError_t launch_products(ops::FormId form, const ProductArgs& args, const DeviceLimits& device,
-                            cudaStream_t stream) {
-  if (form == ops::FormId::kF32) return launch_floats(args, stream);
-  if (is_fma_form(form, device)) return launch_bfloat_fma(args, stream);
+cudaError_t launch_products(ops::FormId form, const ProductArgs& args, const DeviceLimits& device, KernelQueue queue) {
+  if (form == ops::FormId::kF32) return launch_floats(args, queue);
+  if (is_fma_form(form, device)) return launch_bfloat_fma(args, queue);
   const bool few = args.rows <= kFewRows;
   if (!ops::is_quantised(form)) {
-    return few ? launch_few_halves(form, args, stream) : launch_gemm_halves(form, args, device, stream);
+    return few ? launch_few_halves(form, args, queue) : launch_gemm_halves(form, args, device, queue);
   }
   if (few) {
-    return is_super_form(form) ? launch_gemv_supers(form, args, stream) : launch_gemv_blocks(form, args, stream);
+    return is_super_form(form) ? launch_gemv_supers(form, args, queue) : launch_gemv_blocks(form, args, queue);
   }
-  return is_super_form(form) ? launch_gemm_supers(form, args, device, stream)
-                             : launch_gemm_blocks(form, args, device, stream);
+  return is_super_form(form) ? launch_gemm_supers(form, args, device, queue)
+                             : launch_gemm_blocks(form, args, device, queue);
 }
 
 ProductTarget target_for(const DeviceWeight& weight, const float* bias, float* y) {
@@ -59,7 +58,7 @@ ProductArgs shared_args(const StepView& step, const DeviceWeight& weight, const 
 
 }  // namespace
 
-cudaError_t linear(const StepView& step, const LinearArgs& args, const DeviceLimits& device, cudaStream_t stream) {
+cudaError_t linear(const StepView& step, const LinearArgs& args, const DeviceLimits& device, KernelQueue queue) {
   bool done[3] = {};
   for (int32_t first = 0; first < args.targets; ++first) {
     if (done[first]) continue;
@@ -77,13 +76,13 @@ cudaError_t linear(const StepView& step, const LinearArgs& args, const DeviceLim
       product.target[product.targets++] = target_for(*args.weights[i], args.biases[i], args.ys[i]);
       done[i] = true;
     }
-    const cudaError_t error = launch_products(weight.form, product, device, stream);
+    const cudaError_t error = launch_products(weight.form, product, device, queue);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
 
-cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, cudaStream_t stream) {
+cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimits& device, KernelQueue queue) {
   const DeviceWeight& up = *args.up;
   const auto ff = static_cast<int32_t>(up.rows);
   const bool fused = args.gate->form == up.form && (args.rows <= kFewRows || is_fma_form(up.form, device));
@@ -97,9 +96,9 @@ cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimit
     products.weights[1] = args.up;
     products.ys[0] = args.scratch;
     products.ys[1] = args.out;
-    const cudaError_t error = linear(step, products, device, stream);
+    const cudaError_t error = linear(step, products, device, queue);
     if (error != cudaSuccess) return error;
-    return gate_rows(step, args.scratch, args.out, args.rows, ff, args.activation, args.quantised_out, stream);
+    return gate_rows(step, args.scratch, args.out, args.rows, ff, args.activation, args.quantised_out, queue);
   }
   ProductArgs product = shared_args(step, up, args.x, args.quantised);
   product.rows = args.rows;
@@ -110,13 +109,13 @@ cudaError_t gated(const StepView& step, const GatedArgs& args, const DeviceLimit
   product.targets = 2;
   product.target[0] = target_for(*args.gate, nullptr, nullptr);
   product.target[1] = target_for(up, nullptr, args.out);
-  const cudaError_t error = launch_products(up.form, product, device, stream);
+  const cudaError_t error = launch_products(up.form, product, device, queue);
   if (error != cudaSuccess || args.quantised_out.half == nullptr) return error;
   // Float16 is scaled by the largest of the whole row, which no block of the product has seen.
   QuantisedRows half = args.quantised_out;
   half.q = nullptr;
   half.bfloat = nullptr;
-  return quantise(step, args.out, args.rows, ff, nullptr, half, stream);
+  return quantise(step, args.out, args.rows, ff, nullptr, half, queue);
 }
 
 }  // namespace banter::cuda

@@ -77,17 +77,17 @@ __device__ __forceinline__ float finished(const ProductArgs& args, const Product
 
 // Launchers, each for the forms of its file; they fill first_tile. Few rows: at most kFewRows.
 inline constexpr int32_t kFewRows = 8;
-cudaError_t launch_gemv_blocks(ops::FormId form, const ProductArgs& args, cudaStream_t stream);
-cudaError_t launch_gemv_supers(ops::FormId form, const ProductArgs& args, cudaStream_t stream);
+cudaError_t launch_gemv_blocks(ops::FormId form, const ProductArgs& args, KernelQueue queue);
+cudaError_t launch_gemv_supers(ops::FormId form, const ProductArgs& args, KernelQueue queue);
 cudaError_t launch_gemm_blocks(ops::FormId form, const ProductArgs& args, const DeviceLimits& device,
-                               cudaStream_t stream);
+                               KernelQueue queue);
 cudaError_t launch_gemm_supers(ops::FormId form, const ProductArgs& args, const DeviceLimits& device,
-                               cudaStream_t stream);
+                               KernelQueue queue);
 cudaError_t launch_gemm_halves(ops::FormId form, const ProductArgs& args, const DeviceLimits& device,
-                               cudaStream_t stream);
-cudaError_t launch_few_halves(ops::FormId form, const ProductArgs& args, cudaStream_t stream);
-cudaError_t launch_bfloat_fma(const ProductArgs& args, cudaStream_t stream);
-cudaError_t launch_floats(const ProductArgs& args, cudaStream_t stream);
+                               KernelQueue queue);
+cudaError_t launch_few_halves(ops::FormId form, const ProductArgs& args, KernelQueue queue);
+cudaError_t launch_bfloat_fma(const ProductArgs& args, KernelQueue queue);
+cudaError_t launch_floats(const ProductArgs& args, KernelQueue queue);
 
 /** Quantised types whose scales stand in front of every 8 blocks. */
 inline bool is_super_form(ops::FormId form) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ void multiply_halves(float (&d)[4], const uint4& a, u
 
 /** out = act(gate) ⊙ out, both [rows][cols], and the forms of it (row_kernels.cu). */
 cudaError_t gate_rows(const StepView& step, const float* gate, float* out, int32_t rows, int32_t cols,
-                      ops::Activation activation, const QuantisedRows& forms, cudaStream_t stream);
+                      ops::Activation activation, const QuantisedRows& forms, KernelQueue queue);
 
 /** Sets first_tile of each target for tiles of `panels_each` panels; returns the number of tiles. */
 inline int32_t assign_tiles(ProductArgs& args, int32_t panels_each) {

@@ -183,18 +183,18 @@ __global__ void __launch_bounds__(kPanelThreads, 2) float_kernel(ProductArgs arg
 
 }  // namespace
 
-cudaError_t launch_few_halves(ops::FormId form, const ProductArgs& args, cudaStream_t stream) {
-  if (form == ops::FormId::kF16) return launch_panels(half_kernel<ops::FormId::kF16>, args, kFewRows, stream);
-  if (form == ops::FormId::kBF16) return launch_panels(half_kernel<ops::FormId::kBF16>, args, kFewRows, stream);
+cudaError_t launch_few_halves(ops::FormId form, const ProductArgs& args, KernelQueue queue) {
+  if (form == ops::FormId::kF16) return launch_panels(half_kernel<ops::FormId::kF16>, args, kFewRows, queue);
+  if (form == ops::FormId::kBF16) return launch_panels(half_kernel<ops::FormId::kBF16>, args, kFewRows, queue);
   return cudaErrorInvalidValue;
 }
 
-cudaError_t launch_bfloat_fma(const ProductArgs& args, cudaStream_t stream) {
-  return launch_panels(bfloat_kernel, args, kFmaRows, stream);
+cudaError_t launch_bfloat_fma(const ProductArgs& args, KernelQueue queue) {
+  return launch_panels(bfloat_kernel, args, kFmaRows, queue);
 }
 
-cudaError_t launch_floats(const ProductArgs& args, cudaStream_t stream) {
-  return launch_panels(float_kernel, args, kFmaRows, stream);
+cudaError_t launch_floats(const ProductArgs& args, KernelQueue queue) {
+  return launch_panels(float_kernel, args, kFmaRows, queue);
 }
 
 }  // namespace banter::cuda

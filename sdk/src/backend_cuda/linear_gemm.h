@@ -400,7 +400,7 @@ __global__ void __launch_bounds__(GemmShape<kId, kPanels>::kThreads, GemmShape<k
 }
 
 template <ops::FormId kId, int kPanels>
-cudaError_t launch_gemm_panels(ProductArgs args, cudaStream_t stream) {
+cudaError_t launch_gemm_panels(ProductArgs args, KernelQueue queue) {
   using S = GemmShape<kId, kPanels>;
   static_assert(sizeof(GemmShared<kId, kPanels>) <= kSharedLimit);
   const int32_t tiles = assign_tiles(args, kPanels);
@@ -409,17 +409,17 @@ cudaError_t launch_gemm_panels(ProductArgs args, cudaStream_t stream) {
                 {.grid = dim3(token_tiles, static_cast<uint32_t>(tiles)),
                  .block = dim3(S::kThreads),
                  .shared_bytes = sizeof(GemmShared<kId, kPanels>)},
-                stream, args);
+                queue, args);
 }
 
 /** Large tiles where they fill the card, at least once over; else small ones. */
 template <ops::FormId kId>
-cudaError_t launch_gemm_form(const ProductArgs& args, const DeviceLimits& device, cudaStream_t stream) {
+cudaError_t launch_gemm_form(const ProductArgs& args, const DeviceLimits& device, KernelQueue queue) {
   int64_t rows = 0;
   for (int32_t i = 0; i < args.targets; ++i) rows += args.target[i].weight_rows;
   const int64_t large = (rows + 127) / 128 * ((args.rows + kGemmTokens - 1) / kGemmTokens);
-  if (large >= device.multiprocessors) return launch_gemm_panels<kId, 4>(args, stream);
-  return launch_gemm_panels<kId, 1>(args, stream);
+  if (large >= device.multiprocessors) return launch_gemm_panels<kId, 4>(args, queue);
+  return launch_gemm_panels<kId, 1>(args, queue);
 }
 
 }  // namespace banter::cuda

@@ -4,9 +4,9 @@
 namespace banter::cuda {
 
 cudaError_t launch_gemm_halves(ops::FormId form, const ProductArgs& args, const DeviceLimits& device,
-                               cudaStream_t stream) {
-  if (form == ops::FormId::kF16) return launch_gemm_form<ops::FormId::kF16>(args, device, stream);
-  if (form == ops::FormId::kBF16) return launch_gemm_form<ops::FormId::kBF16>(args, device, stream);
+                               KernelQueue queue) {
+  if (form == ops::FormId::kF16) return launch_gemm_form<ops::FormId::kF16>(args, device, queue);
+  if (form == ops::FormId::kBF16) return launch_gemm_form<ops::FormId::kBF16>(args, device, queue);
   return cudaErrorInvalidValue;
 }
 

@@ -4,20 +4,20 @@
 namespace banter::cuda {
 
 cudaError_t launch_gemm_supers(ops::FormId form, const ProductArgs& args, const DeviceLimits& device,
-                               cudaStream_t stream) {
+                               KernelQueue queue) {
   switch (form) {
     case ops::FormId::kQ2_K:
-      return launch_gemm_form<ops::FormId::kQ2_K>(args, device, stream);
+      return launch_gemm_form<ops::FormId::kQ2_K>(args, device, queue);
     case ops::FormId::kQ3_K:
-      return launch_gemm_form<ops::FormId::kQ3_K>(args, device, stream);
+      return launch_gemm_form<ops::FormId::kQ3_K>(args, device, queue);
     case ops::FormId::kQ4_K:
-      return launch_gemm_form<ops::FormId::kQ4_K>(args, device, stream);
+      return launch_gemm_form<ops::FormId::kQ4_K>(args, device, queue);
     case ops::FormId::kQ5_K:
-      return launch_gemm_form<ops::FormId::kQ5_K>(args, device, stream);
+      return launch_gemm_form<ops::FormId::kQ5_K>(args, device, queue);
     case ops::FormId::kQ6_K:
-      return launch_gemm_form<ops::FormId::kQ6_K>(args, device, stream);
+      return launch_gemm_form<ops::FormId::kQ6_K>(args, device, queue);
     case ops::FormId::kIQ4_XS:
-      return launch_gemm_form<ops::FormId::kIQ4_XS>(args, device, stream);
+      return launch_gemm_form<ops::FormId::kIQ4_XS>(args, device, queue);
     default:
       return cudaErrorInvalidValue;
   }

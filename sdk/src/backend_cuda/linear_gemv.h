@@ -163,10 +163,10 @@ __global__ void __launch_bounds__(kPanelThreads, 2) gemv_kernel(ProductArgs args
 
 /** Three row counts serve all: what a kernel computes for rows that are not there costs no memory traffic. */
 template <ops::FormId kId>
-cudaError_t launch_gemv_form(const ProductArgs& args, cudaStream_t stream) {
-  if (args.rows <= 1) return launch_panels(gemv_kernel<kId, 1>, args, 1, stream);
-  if (args.rows <= 4) return launch_panels(gemv_kernel<kId, 4>, args, 4, stream);
-  return launch_panels(gemv_kernel<kId, 8>, args, 8, stream);
+cudaError_t launch_gemv_form(const ProductArgs& args, KernelQueue queue) {
+  if (args.rows <= 1) return launch_panels(gemv_kernel<kId, 1>, args, 1, queue);
+  if (args.rows <= 4) return launch_panels(gemv_kernel<kId, 4>, args, 4, queue);
+  return launch_panels(gemv_kernel<kId, 8>, args, 8, queue);
 }
 
 }  // namespace banter::cuda

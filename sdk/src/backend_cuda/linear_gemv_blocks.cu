@@ -3,22 +3,22 @@
 
 namespace banter::cuda {
 
-cudaError_t launch_gemv_blocks(ops::FormId form, const ProductArgs& args, cudaStream_t stream) {
+cudaError_t launch_gemv_blocks(ops::FormId form, const ProductArgs& args, KernelQueue queue) {
   switch (form) {
     case ops::FormId::kQ8_0:
-      return launch_gemv_form<ops::FormId::kQ8_0>(args, stream);
+      return launch_gemv_form<ops::FormId::kQ8_0>(args, queue);
     case ops::FormId::kQ4_0:
-      return launch_gemv_form<ops::FormId::kQ4_0>(args, stream);
+      return launch_gemv_form<ops::FormId::kQ4_0>(args, queue);
     case ops::FormId::kQ4_1:
-      return launch_gemv_form<ops::FormId::kQ4_1>(args, stream);
+      return launch_gemv_form<ops::FormId::kQ4_1>(args, queue);
     case ops::FormId::kQ5_0:
-      return launch_gemv_form<ops::FormId::kQ5_0>(args, stream);
+      return launch_gemv_form<ops::FormId::kQ5_0>(args, queue);
     case ops::FormId::kQ5_1:
-      return launch_gemv_form<ops::FormId::kQ5_1>(args, stream);
+      return launch_gemv_form<ops::FormId::kQ5_1>(args, queue);
     case ops::FormId::kIQ4_NL:
-      return launch_gemv_form<ops::FormId::kIQ4_NL>(args, stream);
+      return launch_gemv_form<ops::FormId::kIQ4_NL>(args, queue);
     case ops::FormId::kMXFP4:
-      return launch_gemv_form<ops::FormId::kMXFP4>(args, stream);
+      return launch_gemv_form<ops::FormId::kMXFP4>(args, queue);
     default:
       return cudaErrorInvalidValue;
   }

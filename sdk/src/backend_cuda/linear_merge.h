@@ -68,8 +68,7 @@ __device__ __forceinline__ void for_segments(const ProductArgs& args, const Pane
 }
 
 /** Launches such a kernel: a block for each panel and `rows_each` rows of activations. */
-inline cudaError_t launch_panels(void (*kernel)(ProductArgs), ProductArgs args, int32_t rows_each,
-                                 cudaStream_t stream) {
+inline cudaError_t launch_panels(void (*kernel)(ProductArgs), ProductArgs args, int32_t rows_each, KernelQueue queue) {
   const int32_t tiles = assign_tiles(args, 1);
   const int32_t passes = args.gated ? 2 : 1;
   LaunchShape shape;
@@ -77,7 +76,7 @@ inline cudaError_t launch_panels(void (*kernel)(ProductArgs), ProductArgs args, 
                     static_cast<uint32_t>((args.rows + rows_each - 1) / rows_each));
   shape.block = dim3(static_cast<uint32_t>((args.segments < kPanelWarps ? args.segments : kPanelWarps) * kWarp));
   shape.shared_bytes = static_cast<size_t>(passes * args.segments * rows_each) * ops::kPanelRows * sizeof(float);
-  return launch(kernel, shape, stream, args);
+  return launch(kernel, shape, queue, args);
 }
 
 /** After a barrier: the block's warps finish the outputs. */

@@ -1,5 +1,5 @@
 // A step's ops as the model asked for them, kept until end_step(): only then is it known what each result is read by
-// (which decides in what form it is written), and whether the same step was captured as a graph before.
+// (which decides in what form it is written), and whether the same step was made a graph before.
 #pragma once
 
 #include <cstdint>

@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kWarp* kWarpsOfBlock) rope_kv_kernel(RopeKvKer
 
 }  // namespace
 
-cudaError_t rope_kv(const StepView& step, int32_t rows, const RopeKvArgs& args, cudaStream_t stream) {
+cudaError_t rope_kv(const StepView& step, int32_t rows, const RopeKvArgs& args, KernelQueue queue) {
   const ops::KvGeometry& g = args.kv.geometry;
   if (!kv_layer_is_served(g) || args.heads < 1 || 2 * args.pairs > g.head_dim) return cudaErrorInvalidValue;
   const bool is_quantised = ops::kv_is_quantised(g.type);
@@ -254,7 +254,7 @@ cudaError_t rope_kv(const StepView& step, int32_t rows, const RopeKvArgs& args, 
                 {.grid = dim3(static_cast<uint32_t>(rows), (units + kWarpsOfBlock - 1) / kWarpsOfBlock),
                  .block = dim3(kWarp * kWarpsOfBlock),
                  .shared_bytes = sizeof(RopeKvShared)},
-                stream, kernel);
+                queue, kernel);
 }
 
 }  // namespace banter::cuda

@@ -125,31 +125,33 @@ LaunchShape one_block_a_row(int32_t rows, int64_t cols) {
 
 }  // namespace
 
-cudaError_t find_kernels() {
-  cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, norm_kernel);
+cudaError_t find_kernels(int32_t& capability) {
+  cudaFuncAttributes attributes = {};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, norm_kernel);
+  capability = attributes.ptxVersion;
+  return status;
 }
 
 cudaError_t norm(const StepView& step, const ops::NormParams& params, const QuantisedRows& quantised,
-                 cudaStream_t stream) {
+                 KernelQueue queue) {
   NormArgs args{step.counts, params, quantised};
   if (!any_form(quantised)) args.forms = {};
   if (params.out == nullptr && !any_form(quantised)) args.params.norm = nullptr;  // no second part
-  return launch(norm_kernel, one_block_a_row(params.rows, params.dim), stream, args);
+  return launch(norm_kernel, one_block_a_row(params.rows, params.dim), queue, args);
 }
 
 cudaError_t quantise(const StepView& step, const float* x, int32_t rows, int32_t cols, const int32_t* row_indices,
-                     const QuantisedRows& out, cudaStream_t stream) {
+                     const QuantisedRows& out, KernelQueue queue) {
   if (!any_form(out)) return cudaSuccess;
   const QuantiseArgs args{step.counts, x, row_indices, cols, out};
-  return launch(quantise_kernel, one_block_a_row(rows, cols), stream, args);
+  return launch(quantise_kernel, one_block_a_row(rows, cols), queue, args);
 }
 
 cudaError_t gate_rows(const StepView& step, const float* gate, float* out, int32_t rows, int32_t cols,
-                      ops::Activation activation, const QuantisedRows& forms, cudaStream_t stream) {
+                      ops::Activation activation, const QuantisedRows& forms, KernelQueue queue) {
   GateArgs args{step.counts, gate, out, cols, activation, forms};
   if (!any_form(forms)) args.forms = {};
-  return launch(gate_kernel, one_block_a_row(rows, cols), stream, args);
+  return launch(gate_kernel, one_block_a_row(rows, cols), queue, args);
 }
 
 }  // namespace banter::cuda

@@ -1,5 +1,5 @@
 // What kernels read about the step: everything that changes from step to step stands in device memory at addresses that
-// stay, so that a captured graph can be replayed. The host fills one pinned copy and sends it before the step's kernels.
+// stay, so that a graph can be launched again. The host fills one pinned copy and sends it before the step's kernels.
 #pragma once
 
 #include <cstddef>

@@ -17,6 +17,8 @@ constexpr std::string_view kSummaryWhat =
     "Write nothing but the summary, in the language of the conversation.\n";
 constexpr size_t kMostSummaryBytes = 2048, kLeastSummarized = 128;
 constexpr size_t kMostUnsummarized = 256;  // turns
+/** What a turn counts beside its text, so that empty ones are bounded too: a token of its template at least. */
+constexpr size_t kTurnBytes = 64;
 
 const char* speaker(Role role) {
   return role == Role::kUser ? "User: " : role == Role::kAssistant ? "Answer: " : "Note: ";
@@ -134,7 +136,7 @@ void Conversation::commit(const Prompt& prompt, std::string_view said, std::stri
 }
 
 void Conversation::add(Role role, std::string text, size_t limit_bytes) {
-  const size_t bytes = text.size();
+  const size_t bytes = text.size() + kTurnBytes;
   turns_.push_back({role, std::move(text)});
   turn_bytes_ += bytes;
   while (turn_bytes_ > limit_bytes && turns_.size() > 1) {
@@ -144,7 +146,7 @@ void Conversation::add(Role role, std::string text, size_t limit_bytes) {
 }
 
 void Conversation::forget_oldest() {
-  turn_bytes_ -= turns_.front().text.size();
+  turn_bytes_ -= turns_.front().text.size() + kTurnBytes;
   if (policy_ == ContextPolicy::kSummarize) {
     unsummarized_.push_back(std::move(turns_.front()));
     if (unsummarized_.size() > kMostUnsummarized) unsummarized_.pop_front();

@@ -89,6 +89,8 @@ void EngineThread::start_load(ModelObject& model) {
   settings.step_tokens = config.step_tokens;
   settings.swap_budget_bytes = config.swap_budget_bytes;
   settings.max_sequences = static_cast<int32_t>(std::min<uint32_t>(config.max_requests, 64));
+  if (budget_changes_seen_ > 0)
+    resize_pools(std::min(1.0, budget_factor()));  // what they have grown by is the new model's first
   settings.memory_left = memory_left();
   progress_told_ = -1;
   log(BANTER_LOG_INFO, [&] {
@@ -112,11 +114,13 @@ void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedMod
   }
   if (outcome && !model.is_released) {
     Result<void> ready = guarded([&]() -> Result<void> {
+      if (Result<void> fits = fits_budget((*outcome)->model->weight_bytes()); !fits) return fits;
       model_ready(model, std::move(*outcome));
       return {};
     });
     if (ready) {
       if (generation != nullptr) end(*generation, BANTER_EVENT_MODEL_READY, BANTER_OK, {});
+      if (budget_changes_seen_ > 0) apply_budget();  // the one that was set holds for all there are
       start_waiting(model);
       return;
     }
@@ -278,16 +282,43 @@ uint64_t EngineThread::memory_left() const {
   return budget_bytes_ > used ? budget_bytes_ - used : 0;
 }
 
-/** Shares what the budget leaves beside the weights among the models' KV pools, in proportion to their sizes at load. */
-void EngineThread::apply_budget() {
-  Figures& figures = channels_.figures;
-  const uint64_t weights = figures.weight_bytes.load(std::memory_order_relaxed);
+/** A budget that was set while a model loaded holds for it, too. Errors: BUDGET_EXCEEDED. */
+Result<void> EngineThread::fits_budget(uint64_t weight_bytes) const {
+  const uint64_t weights = channels_.figures.weight_bytes.load(std::memory_order_relaxed) + weight_bytes;
+  if (budget_bytes_ == 0 || weights <= budget_bytes_) return {};
+  return Error{BANTER_ERROR_BUDGET_EXCEEDED, "The budget has become " + std::to_string(budget_bytes_ >> 20) +
+                                                 " MiB; with this model the weights alone take " +
+                                                 std::to_string(weights >> 20) + " MiB."};
+}
+
+/** What the budget leaves beside the weights, in sizes that the models' KV pools had when they were loaded. */
+double EngineThread::budget_factor() const {
+  if (budget_bytes_ == 0) return 1;
   double wanted = 0;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner != nullptr) wanted += static_cast<double>(pool_bytes(*model));
   }
-  const uint64_t left = budget_bytes_ > weights ? budget_bytes_ - weights : 0;
-  const double factor = budget_bytes_ == 0 ? 1 : static_cast<double>(left) / std::max(wanted, 1.0);
+  const uint64_t weights = channels_.figures.weight_bytes.load(std::memory_order_relaxed);
+  return static_cast<double>(budget_bytes_ > weights ? budget_bytes_ - weights : 0) / std::max(wanted, 1.0);
+}
+
+/** Shares what the budget leaves beside the weights among the models' KV pools, in proportion to their sizes at load. */
+void EngineThread::apply_budget() {
+  resize_pools(budget_factor());
+  const Figures& figures = channels_.figures;
+  const uint64_t now =
+      figures.weight_bytes.load(std::memory_order_relaxed) + figures.kv_bytes_total.load(std::memory_order_relaxed);
+  if (budget_bytes_ == 0 || now <= budget_bytes_) return;
+  log(BANTER_LOG_WARNING, [&] {
+    return "The budget of " + std::to_string(budget_bytes_ >> 20) +
+           " MiB is less than the weights and the smallest KV pools need: " + std::to_string(now >> 20) +
+           " MiB are in use.";
+  });
+}
+
+/** To `factor` times their sizes at load. */
+void EngineThread::resize_pools(double factor) {
+  Figures& figures = channels_.figures;
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     ModelRunner* const runner = model->runner.get();
     if (runner == nullptr) continue;
@@ -303,15 +334,6 @@ void EngineThread::apply_budget() {
       log(BANTER_LOG_WARNING, [&] { return "The KV pool could not be resized as asked: " + resized.error().message; });
     }
     for (size_t i = 0; i < runner->ended().size(); ++i) finish(*runner->ended()[i]);
-  }
-  const uint64_t now = weights + figures.kv_bytes_total.load(std::memory_order_relaxed);
-  if (budget_bytes_ != 0 && now > budget_bytes_) {
-    log(BANTER_LOG_WARNING, [&] {
-      return "The budget of " + std::to_string(budget_bytes_ >> 20) +
-             " MiB is less than the weights and the smallest KV "
-             "pools need: " +
-             std::to_string(now >> 20) + " MiB are in use.";
-    });
   }
 }
 

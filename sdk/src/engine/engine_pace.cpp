@@ -36,7 +36,8 @@ Rest EngineThread::rest() {
       return {now - began, false};
     }
     // A signal of something else wakes it too, and is not lost: after a step everything is looked at.
-    sleep_until(std::min(pacer_.wake_at(now), next_deadline()));
+    // Deadlines that pass meanwhile end it, unless a step was given up just now.
+    sleep_until(gave_up_before_ ? pacer_.wake_at(now) : std::min(pacer_.wake_at(now), next_deadline()));
   }
 }
 
@@ -58,7 +59,7 @@ void EngineThread::sleep() {
 
 /** Of the requests that have not begun; UINT64_MAX: there is none. */
 uint64_t EngineThread::next_deadline() const {
-  uint64_t until = UINT64_MAX;
+  uint64_t until = queued_deadline_;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner != nullptr) until = std::min(until, model->runner->next_deadline());
     if (model->fallback == nullptr) continue;

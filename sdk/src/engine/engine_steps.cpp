@@ -110,10 +110,19 @@ bool EngineThread::step_lower(int32_t highest, size_t count, bool worked) {
   return worked;
 }
 
-/** Before a step. Where others went before in this round, their words need not wait for it, and it begins when the limits allow. */
+/** Before a step. Where others went before in this round, their words need not wait for it, nor does who cancels, or whose time is
+ *  up; and it begins when the limits allow. What has to wait for the round's end ends it, unless it did so the last time. */
 bool EngineThread::may_go_on(bool worked) {
   if (!worked) return true;
+  look_for_cancels();
+  expire_requests();
   flush();
+  const Controls& controls = channels_.controls;
+  if (channels_.stop.load(std::memory_order_acquire) || controls.is_paused.load(std::memory_order_acquire))
+    return false;
+  const bool is_waited_for =
+      controls.budget_changes.load(std::memory_order_acquire) != budget_changes_seen_ || channels_.tracer.is_awaited();
+  if (is_waited_for && !gave_up_before_) gave_up_ = true;
   if (gave_up_ || !rest().goes_on) return false;
   pace_.at_once_ns = pacer_.allowance(now_ns());
   return true;

@@ -96,12 +96,28 @@ bool EngineThread::has_work() const {
 
 void EngineThread::expire_requests() {
   const uint64_t now = now_ns();
+  if (queued_deadline_ <= now) expire_queued(now);
   for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->fallback != nullptr) expire_stranded(*model, now);
     ModelRunner* const runner = model->runner.get();
     if (runner == nullptr || runner->next_deadline() > now) continue;
     runner->expire(now);
     for (size_t i = 0; i < runner->ended().size(); ++i) finish(*runner->ended()[i]);
+  }
+}
+
+/** Those that wait for their character, or for their model. */
+void EngineThread::expire_queued(uint64_t now) {
+  queued_deadline_ = UINT64_MAX;
+  for (const std::unique_ptr<Generation>& generation : generations_) {
+    if (generation == nullptr || generation->terminal != 0 || generation->state != Generation::State::kQueued) continue;
+    if (is_overdue(*generation, now)) {
+      leave_queue(*generation);
+      end_overdue(*generation);
+      finish(*generation);
+    } else {
+      queued_deadline_ = std::min(queued_deadline_, generation->deadline_ns);
+    }
   }
 }
 
@@ -207,6 +223,7 @@ void EngineThread::route(Generation& generation) {
   if (generation.npc == nullptr) {
     if (model.runner != nullptr) return begin(generation);
     waiting_.push_back(&generation);
+    queued_deadline_ = std::min(queued_deadline_, generation.deadline_ns);
     return;
   }
   NpcObject& npc = *generation.npc;
@@ -215,6 +232,7 @@ void EngineThread::route(Generation& generation) {
   NpcState::Item item;
   item.generation = &generation;
   (*state)->queue.push_back(std::move(item));
+  queued_deadline_ = std::min(queued_deadline_, generation.deadline_ns);
   advance(npc);
 }
 
@@ -280,12 +298,7 @@ void EngineThread::advance(NpcObject& npc) {
   // Turns need no model, but must not overtake the requests before them.
   while (state->running == nullptr && !state->queue.empty()) {
     if (state->queue.front().generation != nullptr && runner == nullptr) break;
-    if (state->summary != nullptr) {
-      // Whoever waits for it lends it its own urgency.
-      const Generation* const next = state->queue.front().generation;
-      if (next != nullptr) state->summary->priority = std::max(state->summary->priority, next->priority);
-      break;
-    }
+    if (state->summary != nullptr) break;
     NpcState::Item item = std::move(state->queue.front());
     state->queue.erase(state->queue.begin());
     if (item.generation == nullptr) {
@@ -294,6 +307,12 @@ void EngineThread::advance(NpcObject& npc) {
     }
     state->running = item.generation;
     begin(*item.generation);
+  }
+  // Whoever waits for the reply before, or for a summary, lends it its own urgency.
+  Generation* const awaited = state->running != nullptr ? state->running : state->summary;
+  if (awaited == nullptr) return;
+  for (const NpcState::Item& item : state->queue) {
+    if (item.generation != nullptr) awaited->priority = std::max(awaited->priority, item.generation->priority);
   }
 }
 
@@ -374,13 +393,15 @@ void EngineThread::cancel(Generation& generation) {
     if (at != load_queue_.end()) load_queue_.erase(at);
     return end_load(model, Error{BANTER_ERROR_CANCELLED, {}});
   }
-  if (generation.npc != nullptr && generation.npc->state != nullptr) {
-    std::vector<NpcState::Item>& queue = generation.npc->state->queue;
-    const auto at = std::find_if(queue.begin(), queue.end(),
-                                 [&](const NpcState::Item& item) { return item.generation == &generation; });
-    if (at != queue.end()) queue.erase(at);
-  }
+  leave_queue(generation);
   end(generation, BANTER_EVENT_CANCELLED, BANTER_OK, {});
+}
+
+/** Its character's, where it waits there. */
+void EngineThread::leave_queue(const Generation& generation) {
+  if (generation.npc == nullptr || generation.npc->state == nullptr) return;
+  std::erase_if(generation.npc->state->queue,
+                [&](const NpcState::Item& item) { return item.generation == &generation; });
 }
 
 void EngineThread::finish(Generation& generation) {

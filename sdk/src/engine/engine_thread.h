@@ -66,7 +66,10 @@ class EngineThread {
   void expire_stranded(ModelObject& model, uint64_t now);
   void drop_reference(ModelObject& model);
   void update_figures();
+  Result<void> fits_budget(uint64_t weight_bytes) const;
+  double budget_factor() const;
   void apply_budget();
+  void resize_pools(double factor);
   uint64_t memory_left() const;
   /** Logs what `make` returns, if there is memory for it. */
   template <class F>
@@ -95,6 +98,7 @@ class EngineThread {
   void begin(Generation& generation);
   void end(Generation& generation, banter_event_kind kind, banter_result code, std::string message);
   void cancel(Generation& generation);
+  void leave_queue(const Generation& generation);
   /** The generation has its terminal event: retires it and hands it to flush(). */
   void finish(Generation& generation);
   Result<void> retire(Generation& generation);
@@ -108,6 +112,7 @@ class EngineThread {
   Standing others_of(const ModelRunner* runner) const;
   bool step(ModelRunner& runner);
   void expire_requests();
+  void expire_queued(uint64_t now);
   bool has_work() const;
   void sleep();
   void sleep_until(uint64_t ns);
@@ -124,6 +129,7 @@ class EngineThread {
   std::vector<std::unique_ptr<Generation>> summaries_;    // being written
   std::vector<Generation*> ended_;                        // wait to be told, in order
   std::vector<Generation*> waiting_;                      // completions whose model loads
+  uint64_t queued_deadline_ = UINT64_MAX;                 // nobody's is earlier who has not begun
   ModelObject* models_ = nullptr;                         // all, tracked
   NpcObject* npcs_ = nullptr;
   Notice* notices_ = nullptr;  // taken, not applied yet: their barrier is not reached

@@ -20,12 +20,6 @@
 
 namespace banter::engine {
 
-/** What happened between two layers. */
-struct Rest {
-  uint64_t ns = 0;  // slept, which is not the step's time
-  bool goes_on = true;
-};
-
 /** What the requests of one model, or of several, are to those of another that waits for the same processor. */
 struct Standing {
   int32_t priority = -1;            // highest of a request that could go on; -1: there is none

@@ -234,9 +234,9 @@ bool ModelRunner::find_draft() {
   draft_ = DraftModel::create(
       *object_.draft->runner->loaded_, *loaded_,
       [this] {
-        const uint64_t ns = pace_->rest().ns;
-        rested_ns_ += ns;
-        return ns;
+        const Rest rest = pace_->rest();
+        rested_ns_ += rest.ns;
+        return rest;
       },
       why_not);
   if (draft_ != nullptr) return true;

@@ -5,6 +5,12 @@
 
 namespace banter::engine {
 
+/** What happened between two layers. */
+struct Rest {
+  uint64_t ns = 0;  // slept, which is not the step's time
+  bool goes_on = true;
+};
+
 /** Two accounts of computing time, each of which must be in credit for a step to begin. A step that takes longer than its
  *  credit leaves a debt, so that the average holds whatever a single step costs; where a step can rest between its layers
  *  it does so instead, and goes on when there is credit again. Told the time, so that it can be tested.

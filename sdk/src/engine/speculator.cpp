@@ -34,17 +34,19 @@ void find_repetition(std::span<const text::TokenId> tokens, int32_t most, std::v
 
 // ---------------------------------------------------------------- draft model
 
-DraftModel::DraftModel(LoadedModel& draft, const LoadedModel& target, std::function<uint64_t()> rest)
+DraftModel::DraftModel(LoadedModel& draft, const LoadedModel& target, std::function<Rest()> rest)
     : draft_(draft), target_(target), rest_(std::move(rest)) {
   if (!draft_.backend->is_host_memory()) return;
   batch_.between_layers = [this] {
-    rested_ns_ += rest_();
-    return true;
+    const Rest rest = rest_();
+    rested_ns_ += rest.ns;
+    given_up_ = given_up_ || !rest.goes_on;
+    return true;  // one step of a small model is soon over
   };
 }
 
 std::unique_ptr<DraftModel> DraftModel::create(LoadedModel& draft, const LoadedModel& target,
-                                               std::function<uint64_t()> rest, std::string& why_not) {
+                                               std::function<Rest()> rest, std::string& why_not) {
   const text::Tokenizer& a = draft.model->tokenizer();
   const text::Tokenizer& b = target.model->tokenizer();
   const size_t count = std::min(a.size(), b.size());
@@ -94,11 +96,12 @@ bool DraftModel::add_chunk(kv::SequenceCache& cache, std::span<const text::Token
 
 Result<void> DraftModel::guess(std::span<Wanted> wanted) {
   int32_t rounds = 0;
+  given_up_ = false;
   for (Wanted& w : wanted) {
     if (!prepare(w)) w.most = 0;
     rounds = std::max(rounds, w.most);
   }
-  for (int32_t round = 0; round < rounds; ++round) {
+  for (int32_t round = 0; round < rounds && !given_up_; ++round) {
     const uint64_t start = now_ns();
     rested_ns_ = 0;
     batch_.chunks.clear();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "engine/generation.h"
 #include "engine/loaded_model.h"
+#include "engine/pacer.h"
 #include "kv/page_pool.h"
 #include "model/batch.h"
 
@@ -29,9 +31,9 @@ class DraftModel {
     int32_t most = 0;
   };
   /** Null when the models' vocabularies differ; `why_not` then says where. Both models must outlive it.
-   *  @param rest  called between layers where the draft's backend can; returns how many nanoseconds it slept */
-  static std::unique_ptr<DraftModel> create(LoadedModel& draft, const LoadedModel& target,
-                                            std::function<uint64_t()> rest, std::string& why_not);
+   *  @param rest  called between layers where the draft's backend can; where it does not go on, no guess is begun any more */
+  static std::unique_ptr<DraftModel> create(LoadedModel& draft, const LoadedModel& target, std::function<Rest()> rest,
+                                            std::string& why_not);
 
   /** Fills in Generation::guesses, up to `most` for each; fewer, or none, while the reply's earlier tokens are not
    *  computed yet or pages are missing. Errors: of the backend, no (further) guesses then. */
@@ -40,7 +42,7 @@ class DraftModel {
   double guess_ns() const { return guess_ns_; }
 
  private:
-  DraftModel(LoadedModel& draft, const LoadedModel& target, std::function<uint64_t()> rest);
+  DraftModel(LoadedModel& draft, const LoadedModel& target, std::function<Rest()> rest);
   bool prepare(Wanted& wanted);
   bool add_chunk(kv::SequenceCache& cache, std::span<const text::TokenId> tokens, bool wants_logits);
   /** Adds the token that the draft's row leads to; false: none. */
@@ -51,8 +53,9 @@ class DraftModel {
   model::Batch batch_;
   std::vector<Wanted*> in_batch_;
   std::vector<text::TokenId> sequence_;
-  const std::function<uint64_t()> rest_;
+  const std::function<Rest()> rest_;
   uint64_t rested_ns_ = 0;
+  bool given_up_ = false;
   double guess_ns_ = 0;
   uint64_t uses_ = 0;  // clock of the draft's prefix index
 };

@@ -32,6 +32,10 @@ enum cudaError {
   cudaErrorInvalidDevice = 101,
   cudaErrorDeviceUninitialized = 201,
   cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorInvalidPtx = 218,
+  cudaErrorJitCompilerNotFound = 221,
+  cudaErrorUnsupportedPtxVersion = 222,
+  cudaErrorJitCompilationDisabled = 223,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
@@ -248,6 +252,17 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
+struct cudaKernelNodeParams {
+  void* func;
+  dim3 gridDim, blockDim;
+  unsigned sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+};
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags);
+/** A kernel that was launched before: only then its arguments' types are known here. */
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                                   size_t count, const cudaKernelNodeParams* params);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags = 0);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
@@ -262,6 +277,7 @@ struct KernelCall {
   const void* kernel = nullptr;
   std::shared_ptr<const void> arguments;
   void (*invoke)(const void* kernel, const void* arguments) = nullptr;
+  std::shared_ptr<const void> (*copy)(void** arguments) = nullptr;  // from where each of them is
 };
 cudaError_t queue_launch(const cudaLaunchConfig_t& config, KernelCall call, size_t argument_bytes);
 cudaError_t set_function_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
@@ -279,6 +295,12 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   call.invoke = [](const void* function, const void* arguments) {
     std::apply(reinterpret_cast<void (*)(Expected...)>(const_cast<void*>(function)),
                *static_cast<const Arguments*>(arguments));
+  };
+  call.copy = [](void** arguments) -> std::shared_ptr<const void> {
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return std::make_shared<const Arguments>(*static_cast<const std::remove_cv_t<Expected>*>(arguments[i])...);
+    }
+    (std::index_sequence_for<Expected...>());
   };
   return banter::cuda_emulator::queue_launch(*config, std::move(call), (sizeof(Expected) + ... + 0));
 }
