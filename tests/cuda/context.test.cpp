@@ -341,7 +341,11 @@ TEST(CudaContext, VulkansRefusalsSayWhy) {
 }
 
 /** Nothing of an ended context is used again or given back: the emulated card would report it. */
-TEST(CudaContext, ThatEndsTooEarlyCostsTheCallsThatFollow) {
+class CudaContextThatEnds : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Driver, CudaContextThatEnds, testing::Bool(),
+                         [](const auto& info) { return info.param ? "enters_it_all_the_same" : "refuses_it"; });
+TEST_P(CudaContextThatEnds, TooEarlyCostsTheCallsThatFollow) {
+  with_card([](auto& c) { c.ended_are_entered = GetParam(); });
   const auto pool = make_pool();
   CUctx_st* const game = cuda_emulator::create_context();
   const banter_cuda_context wanted = existing(game);

@@ -74,8 +74,9 @@ int context_push(CUctx_st* context) {
   Call call;
   if (call.failed()) return call.error();
   const cudaError_t known = check_handle(context);
-  if (known == cudaSuccess) stack.push_back(context);
-  return call.done(known);
+  const bool enters = known == cudaSuccess || (known == cudaErrorContextIsDestroyed && card().config.ended_are_entered);
+  if (enters) stack.push_back(context);
+  return call.done(enters ? cudaSuccess : known);
 }
 
 int context_pop(CUctx_st** context) {

@@ -66,6 +66,7 @@ struct Config {
   uint64_t seed = 1;                      // of kShuffled
   bool vulkan_shares_graphics = false;    // contexts can be made that are scheduled with Vulkan
   size_t shared_in_graphics = 48 * 1024;  // of a block there
+  bool ended_are_entered = false;         // a context that has ended can be made current; what is done in it fails
   const char* missing_in_driver = "";     // a function of the driver's that an older one lacks
   bool report_pageable_copies = true;     // kPageableMemory
   bool check_shared_memory = true;        // kUninitialised and kRace

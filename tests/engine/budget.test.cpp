@@ -105,6 +105,32 @@ TEST(Budget, WhatPoolsHaveGrownByIsANewModelsFirst) {
   }));
 }
 
+/** And is given back where that fails, at once or in the middle of its weights. */
+TEST(Budget, PoolsGrowAgainWhereALoadFails) {
+  const auto bytes = tiny_model();
+  Host host;
+  banter_model* const model = host.load(bytes, context);
+  const banter_engine_statistics one = host.statistics();
+  ASSERT_EQ(banter_engine_set_budget(host.engine, one.weight_bytes + 3 * one.kv_bytes_total), BANTER_OK);
+  ASSERT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total > 2 * one.kv_bytes_total; }));
+  const uint64_t grown = host.statistics().kv_bytes_total;
+  const banter_request_id talking = complete(model, std::string(300, 'x'), Ask(100, kGoOn));
+  for (const size_t length : {size_t{0}, size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
+    const std::vector<std::byte> broken(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
+    banter_model* none = nullptr;
+    banter_model_config config;
+    banter_model_config_init(&config, sizeof config);
+    config.memory = broken.data();
+    config.memory_bytes = broken.size();
+    banter_request_id load = 0;
+    if (banter_model_load(host.engine, &config, &none, &load) != BANTER_OK) continue;
+    EXPECT_EQ(host.finish(load).kind, BANTER_EVENT_FAILED);
+    EXPECT_TRUE(host.pump_until([&] { return host.statistics().kv_bytes_total == grown; })) << length;
+    banter_model_release(none);
+  }
+  EXPECT_EQ(host.finish(talking).tokens.size(), 100u);
+}
+
 /** Whenever it is set: before the load is begun, meanwhile, or afterwards. */
 TEST(Budget, OneThatIsSetDuringALoadHolds) {
   const auto bytes = tiny_model({.layers = 4, .embedding = 256});

@@ -172,14 +172,17 @@ TEST_F(Models, APauseWaitsForNoMoreThanTheStepInProgress) {
   const std::vector<banter_model*> all = {first, second, host.load(second_bytes), host.load(second_bytes)};
   std::vector<banter_request_id> prompts;
   for (banter_model* const model : all) prompts.push_back(complete(model, std::string(3900, 'b'), ask(1, 4)));
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 16; ++i) {
+    // With a limit, most of the time between two steps is slept.
+    ASSERT_EQ(banter_engine_set_cpu_share(host.engine, i % 2 == 0 ? 1.0f : 0.1f), BANTER_OK);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 + i % 4));
     ASSERT_EQ(banter_engine_set_paused(host.engine, 1), BANTER_OK);
     const uint64_t steps = host.statistics().steps;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_LE(host.statistics().steps, steps + 1);
     ASSERT_EQ(banter_engine_set_paused(host.engine, 0), BANTER_OK);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  ASSERT_EQ(banter_engine_set_cpu_share(host.engine, 1), BANTER_OK);
   for (const banter_request_id request : prompts) EXPECT_EQ(host.finish(request).kind, BANTER_EVENT_DONE);
 }
 

@@ -284,7 +284,6 @@ BANTER_API void BANTER_CALL banter_request_config_init(banter_request_config* co
  *  @param config   copied; NULL: no persona, defaults
  *  @param out_npc  [out] NULL on failure; release with banter_npc_destroy()
  *  @returns BANTER_OK, BANTER_ERROR_INVALID_ARGUMENT (the message names the field), BANTER_ERROR_OUT_OF_MEMORY
- *
  *  Thread safety: any thread; does not block.
  *  Since: 0.1.0 */
 BANTER_API banter_result BANTER_CALL banter_npc_create(banter_model* model, const banter_npc_config* config,

@@ -99,7 +99,7 @@ Result<DeviceChoice> choose_device(int32_t wanted, const banter_cuda_context* co
 class SharedContexts {
  public:
   static SharedContexts& instance() {
-    static SharedContexts contexts;
+    static auto& contexts = *new SharedContexts;  // for good: a game's static objects may end engines after ours
     return contexts;
   }
 
@@ -265,10 +265,9 @@ cudaError_t Context::push() const noexcept {
   if (id_ == 0) return cudaSuccess;
   unsigned long long id = 0;
   auto status = static_cast<cudaError_t>(driver_.id(nullptr, &id));
-  if (status == cudaSuccess && id != id_) {
-    is_lost_ = true;
-    status = cudaErrorContextIsDestroyed;
-  }
+  if (status == cudaSuccess && id != id_) status = cudaErrorContextIsDestroyed;
+  // An ended one may be pushed all the same, and only this call knows it.
+  if (status == cudaErrorContextIsDestroyed || status == cudaErrorDeviceUninitialized) is_lost_ = true;
   if (status != cudaSuccess) pop();
   return status;
 }

@@ -50,6 +50,7 @@ void EngineThread::look_after_loads() {
       loading_ = nullptr;
       end_load(model, loader_.take());
     } else {
+      if (loader_.progress() > 0 && !std::exchange(made_room_, true)) make_room();
       tell_progress(model);
     }
   }
@@ -89,8 +90,7 @@ void EngineThread::start_load(ModelObject& model) {
   settings.step_tokens = config.step_tokens;
   settings.swap_budget_bytes = config.swap_budget_bytes;
   settings.max_sequences = static_cast<int32_t>(std::min<uint32_t>(config.max_requests, 64));
-  if (budget_changes_seen_ > 0)
-    resize_pools(std::min(1.0, budget_factor()));  // what they have grown by is the new model's first
+  made_room_ = false;
   settings.memory_left = memory_left();
   progress_told_ = -1;
   log(BANTER_LOG_INFO, [&] {
@@ -120,7 +120,7 @@ void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedMod
     });
     if (ready) {
       if (generation != nullptr) end(*generation, BANTER_EVENT_MODEL_READY, BANTER_OK, {});
-      if (budget_changes_seen_ > 0) apply_budget();  // the one that was set holds for all there are
+      share_budget();
       start_waiting(model);
       return;
     }
@@ -145,6 +145,7 @@ void EngineThread::end_load(ModelObject& model, Result<std::unique_ptr<LoadedMod
   }
   end_requests(model, BANTER_EVENT_FAILED, fallback == nullptr ? BANTER_ERROR_STATE : BANTER_ERROR_BACKEND,
                sentence([&] { return "The model is not loaded: " + model.failure.message; }));
+  share_budget();
   if (model.is_released && model.references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(model);
 }
 
@@ -275,11 +276,24 @@ void EngineThread::drop_reference(ModelObject& model) {
   if (draft != nullptr && draft->references.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_reference(*draft);
 }
 
+/** For a further model: what pools have grown by since they were loaded is its own first, see make_room(). */
 uint64_t EngineThread::memory_left() const {
   if (budget_bytes_ == 0) return UINT64_MAX;
-  const uint64_t used = channels_.figures.weight_bytes.load(std::memory_order_relaxed) +
-                        channels_.figures.kv_bytes_total.load(std::memory_order_relaxed);
+  uint64_t used = channels_.figures.weight_bytes.load(std::memory_order_relaxed);
+  for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
+    if (model->runner != nullptr) used += std::min(model->runner->loaded().kv_bytes, pool_bytes(*model));
+  }
   return budget_bytes_ > used ? budget_bytes_ - used : 0;
+}
+
+/** A load has begun to bring weights, so it will hardly fail. */
+void EngineThread::make_room() {
+  if (budget_changes_seen_ > 0) resize_pools(std::min(1.0, budget_factor()));
+}
+
+/** A load has ended: a budget that was set holds for all models that there are now. */
+void EngineThread::share_budget() {
+  if (budget_changes_seen_ > 0 && loading_ == nullptr) apply_budget();
 }
 
 /** A budget that was set while a model loaded holds for it, too. Errors: BUDGET_EXCEEDED. */
@@ -304,7 +318,8 @@ double EngineThread::budget_factor() const {
 
 /** Shares what the budget leaves beside the weights among the models' KV pools, in proportion to their sizes at load. */
 void EngineThread::apply_budget() {
-  resize_pools(budget_factor());
+  // Pools do not grow over what a load was granted.
+  resize_pools(loading_ != nullptr ? std::min(1.0, budget_factor()) : budget_factor());
   const Figures& figures = channels_.figures;
   const uint64_t now =
       figures.weight_bytes.load(std::memory_order_relaxed) + figures.kv_bytes_total.load(std::memory_order_relaxed);

@@ -43,9 +43,10 @@ Rest EngineThread::rest() {
 
 /** Somebody waits for what is done between steps, and would long have been served if none was being computed. After a step
  *  that was given up the next one goes on nevertheless: whoever cancels all the time must not keep everybody silent. */
-bool EngineThread::is_waited_for(uint64_t now) const {
+bool EngineThread::is_waited_for(uint64_t now) {
   if (channels_.stop.load(std::memory_order_acquire)) return true;
   if (gave_up_before_) return false;
+  if (queued_deadline_ <= now) queued_deadline_ = earliest_queued();  // who had it may have begun since
   return channels_.cancels.load(std::memory_order_acquire) != cancels_seen_ || next_deadline() <= now ||
          channels_.tracer.is_awaited();
 }

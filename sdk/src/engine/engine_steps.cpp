@@ -111,33 +111,46 @@ bool EngineThread::step_lower(int32_t highest, size_t count, bool worked) {
 }
 
 /** Before a step. Where others went before in this round, their words need not wait for it, nor does who cancels, or whose time is
- *  up; and it begins when the limits allow. What has to wait for the round's end ends it, unless it did so the last time. */
+ *  up; and it begins when the limits allow. */
 bool EngineThread::may_go_on(bool worked) {
   if (!worked) return true;
+  const bool is_over = round_is_over();  // asked before cancels are seen to: objects that go are announced likewise
   look_for_cancels();
   expire_requests();
   flush();
-  const Controls& controls = channels_.controls;
-  if (channels_.stop.load(std::memory_order_acquire) || controls.is_paused.load(std::memory_order_acquire))
-    return false;
-  const bool is_waited_for =
-      controls.budget_changes.load(std::memory_order_acquire) != budget_changes_seen_ || channels_.tracer.is_awaited();
-  if (is_waited_for && !gave_up_before_) gave_up_ = true;
-  if (gave_up_ || !rest().goes_on) return false;
+  if (is_over || !rest().goes_on || round_is_over()) return false;
   pace_.at_once_ns = pacer_.allowance(now_ns());
   return true;
 }
 
+/** What is done between rounds ends this one, unless it ended the one before. */
+bool EngineThread::round_is_over() {
+  const Controls& controls = channels_.controls;
+  const bool is_waited_for = channels_.cancels.load(std::memory_order_acquire) != cancels_seen_ ||
+                             controls.budget_changes.load(std::memory_order_acquire) != budget_changes_seen_ ||
+                             channels_.tracer.is_awaited();
+  if (is_waited_for && !gave_up_before_) gave_up_ = true;
+  return gave_up_ || channels_.stop.load(std::memory_order_acquire) ||
+         controls.is_paused.load(std::memory_order_acquire);
+}
+
 Standing EngineThread::others_of(const ModelRunner* runner) const {
   Standing sum;
+  bool one_has_only_prompts = false;
   for (const ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
     if (model->runner == nullptr || model->runner.get() == runner) continue;
     const Standing& one = model->runner->standing();
     sum.priority = std::max(sum.priority, one.priority);
     sum.streaming_priority = std::max(sum.streaming_priority, one.streaming_priority);
     sum.streaming_ns += one.streaming_ns;
-    if (runner != nullptr && one.priority >= runner->standing().priority) sum.prompts += one.prompts;
+    if (runner == nullptr || one.priority < runner->standing().priority) continue;
+    if (one.only_prompts()) {
+      one_has_only_prompts = !runner->standing().only_prompts();  // they take turns
+    } else {
+      sum.prompts += one.prompts;
+    }
   }
+  if (one_has_only_prompts) ++sum.prompts;
   return sum;
 }
 

@@ -106,19 +106,22 @@ void EngineThread::expire_requests() {
   }
 }
 
-/** Those that wait for their character, or for their model. */
 void EngineThread::expire_queued(uint64_t now) {
-  queued_deadline_ = UINT64_MAX;
   for (const std::unique_ptr<Generation>& generation : generations_) {
-    if (generation == nullptr || generation->terminal != 0 || generation->state != Generation::State::kQueued) continue;
-    if (is_overdue(*generation, now)) {
-      leave_queue(*generation);
-      end_overdue(*generation);
-      finish(*generation);
-    } else {
-      queued_deadline_ = std::min(queued_deadline_, generation->deadline_ns);
-    }
+    if (generation == nullptr || !generation->is_queued() || !is_overdue(*generation, now)) continue;
+    end_overdue(*generation);
+    leave_queue(*generation);
+    finish(*generation);
   }
+  queued_deadline_ = earliest_queued();
+}
+
+uint64_t EngineThread::earliest_queued() const {
+  uint64_t earliest = UINT64_MAX;
+  for (const std::unique_ptr<Generation>& generation : generations_) {
+    if (generation != nullptr && generation->is_queued()) earliest = std::min(earliest, generation->deadline_ns);
+  }
+  return earliest;
 }
 
 // ---------------------------------------------------------------- commands and notices
@@ -232,8 +235,8 @@ void EngineThread::route(Generation& generation) {
   NpcState::Item item;
   item.generation = &generation;
   (*state)->queue.push_back(std::move(item));
-  queued_deadline_ = std::min(queued_deadline_, generation.deadline_ns);
   advance(npc);
+  if (generation.is_queued()) queued_deadline_ = std::min(queued_deadline_, generation.deadline_ns);
 }
 
 void EngineThread::on_turn(uint32_t turn_index) {

@@ -66,6 +66,8 @@ class EngineThread {
   void expire_stranded(ModelObject& model, uint64_t now);
   void drop_reference(ModelObject& model);
   void update_figures();
+  void make_room();
+  void share_budget();
   Result<void> fits_budget(uint64_t weight_bytes) const;
   double budget_factor() const;
   void apply_budget();
@@ -108,28 +110,31 @@ class EngineThread {
   bool step_prompts(int32_t highest, uint64_t first_turn, bool worked);
   bool step_lower(int32_t highest, size_t count, bool worked);
   bool may_go_on(bool worked);
+  bool round_is_over();
   /** What the models together are, without `runner` where one is named. */
   Standing others_of(const ModelRunner* runner) const;
   bool step(ModelRunner& runner);
   void expire_requests();
   void expire_queued(uint64_t now);
+  uint64_t earliest_queued() const;
   bool has_work() const;
   void sleep();
   void sleep_until(uint64_t ns);
   uint64_t next_deadline() const;
-  bool is_waited_for(uint64_t now) const;
+  bool is_waited_for(uint64_t now);
   Generation* load_generation(ModelObject& model);
 
   Channels& channels_;
   Loader loader_;
   ModelObject* loading_ = nullptr;
   float progress_told_ = -1;
+  bool made_room_ = false;  // for what loads
   std::deque<ModelObject*> load_queue_;
   std::vector<std::unique_ptr<Generation>> generations_;  // by slot
   std::vector<std::unique_ptr<Generation>> summaries_;    // being written
   std::vector<Generation*> ended_;                        // wait to be told, in order
   std::vector<Generation*> waiting_;                      // completions whose model loads
-  uint64_t queued_deadline_ = UINT64_MAX;                 // nobody's is earlier who has not begun
+  uint64_t queued_deadline_ = UINT64_MAX;                 // of those that wait for character or model; may be too early
   ModelObject* models_ = nullptr;                         // all, tracked
   NpcObject* npcs_ = nullptr;
   Notice* notices_ = nullptr;  // taken, not applied yet: their barrier is not reached
@@ -142,7 +147,7 @@ class EngineThread {
   StepPace pace_;
   bool gave_up_ = false, gave_up_before_ = false;  // a step in this iteration; in the one before
   double lower_credit_ns_ = 0;                     // of models that stand back, all together
-  uint64_t turns_ = 0;                             // of them
+  uint64_t turns_ = 0;                             // of these, and of models that have only prompts
   uint64_t arrivals_ = 0;
   uint64_t cancels_seen_ = 0;
 };

@@ -88,6 +88,8 @@ struct Generation {
 
   std::vector<text::TokenId> reply_tokens;  // everything generated, the token that ended it included
 
+  /** Waits for its character, or for its model. */
+  bool is_queued() const { return state == State::kQueued && terminal == 0; }
   int32_t pending() const { return static_cast<int32_t>(tokens.size()) - cache->length(); }
 };
 
