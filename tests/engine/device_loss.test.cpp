@@ -1,5 +1,6 @@
 // A card that fails in the middle of its work: the processor takes over, and the game notices only that it took a while.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -62,7 +63,8 @@ class DeviceLoss : public PluginTest {
 
   void SetUp() override {
     PluginTest::SetUp();
-    path_ = ::testing::TempDir() + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".gguf";
+    // Other builds' tests may run at the same time.
+    path_ = ::testing::TempDir() + "banter_device_loss_" + std::to_string(getpid()) + ".gguf";
     write(bytes_);
   }
   void TearDown() override {
