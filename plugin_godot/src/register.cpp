@@ -10,7 +10,8 @@ namespace banter::godot {
 namespace {
 
 /** Whether the editor found this extension while it runs, and has no screen: nobody reads its help then. It is left alone, for Godot 4.6
- *  crashes when such an editor ends at once (`--headless --import` in a fresh copy of a project) and clears that help. */
+ *  crashes when such an editor ends at once (`--headless --import` in a fresh copy of a project) and clears that help. (It may do
+ *  so over what it knows of the classes themselves, too.) */
 bool was_found_without_screen() {
   const char* const display = "DisplayServer";  // which is not there yet when an editor starts that knows the extension
   if (!Variant(singleton("Engine")).call("has_singleton", display).to_bool()) return false;
