@@ -189,8 +189,7 @@ TEST(KvTypes, QuantisedConversationsTakeLessMemory) {
   Host host;
   const auto per_token = [&](banter_kv_type type) {
     banter_model* const model = host.load(bytes, [&](banter_model_config& c) { c.kv_type = type; });
-    const banter_model_info info = info_of(model);
-    return info.kv_bytes_per_token;
+    return info_of(model).kv_bytes_per_token;
   };
   // 2 layers, K and V of 4 heads of 16 dimensions; heads so small fill half a group of int8.
   EXPECT_EQ(per_token(BANTER_KV_F16), 2u * 2 * 4 * 32);

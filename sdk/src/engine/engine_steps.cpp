@@ -14,6 +14,18 @@ constexpr double kLowerShare = 1.0 / 3;
 /** Most that is kept for them while they cannot go on. */
 constexpr double kMostCreditNs = 100e6;
 
+/** Of the models that `is_meant`, the one whose last turn is longest ago; null: there is none. */
+template <class F>
+ModelRunner* longest_waiting(ModelObject* models, F&& is_meant) {
+  ModelRunner* next = nullptr;
+  for (ModelObject* model = models; model != nullptr; model = model->next_tracked) {
+    ModelRunner* const runner = model->runner.get();
+    if (runner == nullptr || !is_meant(*runner)) continue;
+    if (next == nullptr || runner->turn < next->turn) next = runner;
+  }
+  return next;
+}
+
 }  // namespace
 
 bool EngineThread::step_models() {
@@ -69,12 +81,10 @@ int32_t EngineThread::look_at_models() {
  *  model, and in a round of all of them the replies would wait for as many. Who waited longest comes first. */
 bool EngineThread::step_prompts(int32_t highest, uint64_t first_turn, bool worked) {
   for (bool stepped = false; !stepped && may_go_on(worked);) {
-    ModelRunner* next = nullptr;
-    for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-      ModelRunner* const runner = model->runner.get();
-      if (runner == nullptr || runner->standing().priority < highest || !runner->standing().only_prompts()) continue;
-      if (runner->turn < (next == nullptr ? first_turn : next->turn)) next = runner;
-    }
+    ModelRunner* const next = longest_waiting(models_, [&](const ModelRunner& runner) {
+      const Standing& s = runner.standing();
+      return s.priority >= highest && s.only_prompts() && runner.turn < first_turn;
+    });
     if (next == nullptr) break;
     next->turn = ++turns_;
     stepped = step(*next);
@@ -90,12 +100,9 @@ bool EngineThread::step_lower(int32_t highest, size_t count, bool worked) {
   const bool is_shared = worked;  // else all the time is theirs
   lower_credit_ns_ = std::min(lower_credit_ns_, kMostCreditNs);
   for (size_t left = count; left > 0 && (lower_credit_ns_ > 0 || !worked);) {
-    ModelRunner* next = nullptr;
-    for (ModelObject* model = models_; model != nullptr; model = model->next_tracked) {
-      ModelRunner* const runner = model->runner.get();
-      if (runner == nullptr || runner->standing().priority < 0 || runner->standing().priority >= highest) continue;
-      if (next == nullptr || runner->turn < next->turn) next = runner;
-    }
+    ModelRunner* const next = longest_waiting(models_, [&](const ModelRunner& runner) {
+      return runner.standing().priority >= 0 && runner.standing().priority < highest;
+    });
     if (next == nullptr || !may_go_on(worked)) break;
     next->turn = ++turns_;
     if (!step(*next)) {
